@@ -6,7 +6,10 @@
 // versions keep their form, V5_5_0. After a change of a table run go generate.
 package code
 
-import "strconv"
+import (
+	"bytes"
+	"strconv"
+)
 
 //go:generate go run ../internal/gen/run code
 
@@ -23,6 +26,9 @@ type Language uint8
 // Version is the protocol version of a peer: the position of its release in Java's list of versions.
 type Version int32
 
+// UnknownLanguage stands for a language that is missing or that Java does not know (Java has null there).
+const UnknownLanguage Language = 255
+
 // Current is the version that Gantry states about itself.
 const Current = V5_5_0
 
@@ -34,14 +40,22 @@ func (l Language) String() string {
 	return decimal(int64(l))
 }
 
-// ParseLanguage finds a language by Java's name of it, which is case-sensitive.
+// ParseLanguage finds a language by Java's name of it, in any case, since Java's JSON reader does not mind the case.
 func ParseLanguage(name []byte) (Language, bool) {
 	for i, n := range languageNames {
-		if string(name) == n {
+		if len(name) == len(n) && (string(name) == n || bytes.EqualFold(name, []byte(n))) {
 			return Language(i), true
 		}
 	}
-	return 0, false
+	return UnknownLanguage, false
+}
+
+// LanguageOf returns the language with a number, or UnknownLanguage.
+func LanguageOf(n int) (Language, bool) {
+	if n < 0 || n >= len(languageNames) {
+		return UnknownLanguage, false
+	}
+	return Language(n), true
 }
 
 // String returns Java's name of the version. As in Java, a number past the list is HIGHER_VERSION.

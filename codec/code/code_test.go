@@ -70,14 +70,19 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestParseLanguage(t *testing.T) {
-	for name, want := range map[string]code.Language{"JAVA": code.Java, "GO": code.Go, "NODE_JS": code.NodeJS} {
+	for name, want := range map[string]code.Language{"JAVA": code.Java, "GO": code.Go, "NODE_JS": code.NodeJS, "go": code.Go, "Node_js": code.NodeJS} {
 		if got, ok := code.ParseLanguage([]byte(name)); !ok || got != want {
 			t.Errorf("%s: got %v, %v", name, got, ok)
 		}
 	}
-	for _, name := range []string{"", "java", "KOTLIN", "JAVA "} {
-		if got, ok := code.ParseLanguage([]byte(name)); ok {
+	for _, name := range []string{"", "KOTLIN", "JAVA ", "9"} {
+		if got, ok := code.ParseLanguage([]byte(name)); ok || got != code.UnknownLanguage {
 			t.Errorf("%q: got %v", name, got)
+		}
+	}
+	for n, want := range map[int]code.Language{0: code.Java, 9: code.Go, 13: code.NodeJS, 14: code.UnknownLanguage, -1: code.UnknownLanguage} {
+		if got, ok := code.LanguageOf(n); got != want || ok != (want != code.UnknownLanguage) {
+			t.Errorf("%d: got %v, %v", n, got, ok)
 		}
 	}
 }
