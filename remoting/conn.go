@@ -1,0 +1,193 @@
+package remoting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/command"
+)
+
+// ErrClosed is the error of calls on a connection that is closed.
+var ErrClosed = errors.New("connection is closed")
+
+// Link is the transport's half of a connection. Its methods may be called from any goroutine and never wait.
+type Link interface {
+	// Wake makes the goroutine that writes call Conn.Take soon. It is called once for all answers that were put into
+	// an empty out-queue from elsewhere, and not for those given during the connection's own round.
+	Wake()
+	// Shut closes the connection soon, dropping what was not written. It may be called often.
+	Shut()
+}
+
+// Conn is one connection of a Server. Its methods may be called from any goroutine if nothing else is said.
+type Conn struct {
+	srv    *Server
+	link   Link
+	id     uint64
+	remote netip.AddrPort
+	local  netip.AddrPort
+	fast   bool
+
+	session atomic.Value // of sessionBox
+	closed  atomic.Bool
+	why     atomic.Pointer[string]
+
+	activity atomic.Uint32 // changes whenever bytes move; the sweeper compares
+	unsent   atomic.Int64  // bytes taken from the out-queue that the kernel has not taken yet
+	queued   atomic.Int64  // bytes in the out-queue
+	inflight atomic.Int32  // requests taken up and not yet finished
+
+	in inbox // owner only
+
+	out struct {
+		sync.Mutex
+		batch  *Batch
+		round  bool // the owner is in a round and will take the batch at its end
+		woken  bool // a wake-up is under way
+		closed bool
+	}
+	calls struct {
+		sync.Mutex
+		open   map[int32]chan *command.Command // made by the first Invoke
+		closed bool
+	}
+
+	// Of the sweeper.
+	seen   uint32
+	seenAt time.Time
+}
+
+type sessionBox struct{ v any }
+
+// ID is unique in the server for ever.
+func (c *Conn) ID() uint64 { return c.id }
+
+// Remote is the address of the peer; behind a proxy that sends the PROXY protocol, the address the proxy told.
+func (c *Conn) Remote() netip.AddrPort { return c.remote }
+
+// Local is the address of this end of the socket.
+func (c *Conn) Local() netip.AddrPort { return c.local }
+
+// Fast tells whether the connection came in on the fast (VIP) port.
+func (c *Conn) Fast() bool { return c.fast }
+
+// Closed tells whether the connection is closed, or is about to be.
+func (c *Conn) Closed() bool { return c.closed.Load() }
+
+// Reason tells why the connection was closed, and is empty while it is open.
+func (c *Conn) Reason() string {
+	if p := c.why.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// Session returns what SetSession stored, or nil.
+func (c *Conn) Session() any {
+	b, _ := c.session.Load().(sessionBox)
+	return b.v
+}
+
+// SetSession attaches a value of the server's owner to the connection.
+func (c *Conn) SetSession(v any) { c.session.Store(sessionBox{v}) }
+
+// Outbound returns how many bytes of answers the kernel has not taken yet. The part that lies in the transport may
+// be some milliseconds old.
+func (c *Conn) Outbound() int { return int(c.queued.Load() + c.unsent.Load()) }
+
+// Congested tells whether the peer is behind with reading its answers by more than Options.HighWater. Its requests
+// are not taken up then, and answers that can wait (held pulls) should.
+func (c *Conn) Congested() bool { return c.Outbound() >= c.srv.opt.HighWater }
+
+// Close closes the connection. What was not written yet is dropped. The reason goes to the log.
+func (c *Conn) Close(reason string) {
+	c.shut(reason)
+	c.link.Shut()
+}
+
+// shut notes the end; the first reason is kept.
+func (c *Conn) shut(reason string) {
+	c.why.CompareAndSwap(nil, &reason)
+	c.closed.Store(true)
+}
+
+// Oneway sends a request for which no answer is expected.
+func (c *Conn) Oneway(rq code.Request, h command.Header, body []byte) error {
+	return c.send(rq, c.srv.nextOpaque(), command.FlagOneway, h, body)
+}
+
+// Invoke sends a request to the peer and waits for the answer, which belongs to the caller. It must not be called by
+// an inline handler: the answer arrives on the loop that would be waiting for it.
+func (c *Conn) Invoke(ctx context.Context, rq code.Request, h command.Header, body []byte) (*command.Command, error) {
+	answer := make(chan *command.Command, 1)
+	opaque, err := c.await(answer)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.send(rq, opaque, 0, h, body); err != nil {
+		c.forget(opaque)
+		return nil, err
+	}
+	select {
+	case cmd, ok := <-answer:
+		if !ok {
+			return nil, c.closedError()
+		}
+		return cmd, nil
+	case <-ctx.Done():
+		c.forget(opaque)
+		return nil, fmt.Errorf("no answer to request %d (%v) from %v: %w", int32(rq), rq, c.remote, ctx.Err())
+	}
+}
+
+// await enters a call into the table of open calls under a fresh opaque.
+func (c *Conn) await(answer chan *command.Command) (int32, error) {
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	if c.calls.closed {
+		return 0, c.closedError()
+	}
+	if c.calls.open == nil {
+		c.calls.open = make(map[int32]chan *command.Command)
+	}
+	for {
+		opaque := c.srv.nextOpaque()
+		if _, taken := c.calls.open[opaque]; !taken {
+			c.calls.open[opaque] = answer
+			return opaque, nil
+		}
+	}
+}
+
+func (c *Conn) forget(opaque int32) {
+	c.calls.Lock()
+	delete(c.calls.open, opaque)
+	c.calls.Unlock()
+}
+
+// answered hands a response to the call that waits for it. One that nobody waits for (any more) is dropped.
+func (c *Conn) answered(cmd *command.Command) {
+	c.calls.Lock()
+	answer, ok := c.calls.open[cmd.Opaque]
+	delete(c.calls.open, cmd.Opaque)
+	c.calls.Unlock()
+	if !ok {
+		return
+	}
+	own := new(command.Command)
+	cmd.Copy(own, nil)
+	answer <- own // has room for one, and the table gave it out once
+}
+
+func (c *Conn) closedError() error {
+	if why := c.Reason(); why != "" {
+		return fmt.Errorf("%w: %v: %s", ErrClosed, c.remote, why)
+	}
+	return fmt.Errorf("%w: %v", ErrClosed, c.remote)
+}

@@ -1,0 +1,155 @@
+package remoting
+
+import (
+	"fmt"
+
+	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/command"
+	"github.com/gantrymq/gantry/codec/frame"
+)
+
+// headerGuess is room for the prefix and the header of most answers.
+const headerGuess = 320
+
+// Take returns what has to be written now, or nil. Only one goroutine at a time may call it; it writes the Batch and
+// gives it back with Sent.
+func (c *Conn) Take() *Batch {
+	c.out.Lock()
+	b := c.out.batch
+	c.out.batch = nil
+	c.out.woken = false
+	if b != nil {
+		// In this order, so that Outbound is never too high: somebody may be waiting for it to fall.
+		c.queued.Store(0)
+		c.unsent.Add(int64(b.size))
+	}
+	c.out.Unlock()
+	return b
+}
+
+// Progress tells that the kernel took n of the bytes of a batch; Unsent replaces it for a transport that buffers.
+func (c *Conn) Progress(n int) {
+	c.unsent.Add(-int64(n))
+	c.activity.Add(1)
+}
+
+// Unsent tells how many bytes lie in the transport's own buffers and reports whether that has changed. Only for
+// transports that copy what the kernel does not take; others call Progress.
+func (c *Conn) Unsent(n int) bool {
+	if c.unsent.Swap(int64(n)) == int64(n) {
+		return false
+	}
+	c.activity.Add(1)
+	return true
+}
+
+// Sent gives a batch back after it was written, copied or given up.
+func (c *Conn) Sent(b *Batch) { b.release() }
+
+// begin starts a round of the connection: answers are no wake-ups.
+func (c *Conn) begin() {
+	c.out.Lock()
+	c.out.round = true
+	c.out.Unlock()
+}
+
+// end ends it. The transport calls Take next, so it counts as woken.
+func (c *Conn) end() {
+	c.out.Lock()
+	c.out.round, c.out.woken = false, true
+	c.out.Unlock()
+}
+
+// put adds one frame to the out-queue: what encode appends, then body or views. The frame's length is checked, since
+// a peer closes the connection when it sees one that is too long.
+func (c *Conn) put(encode encoder, body []byte, views Views) error {
+	n := len(body)
+	if views != nil {
+		n = views.Len()
+	}
+	c.out.Lock()
+	if c.out.closed {
+		c.out.Unlock()
+		if views != nil {
+			views.Release()
+		}
+		return c.closedError()
+	}
+	b := c.out.batch
+	if b == nil {
+		b = batches.Get().(*Batch)
+		c.out.batch = b
+	}
+	room := headerGuess + encode.extra()
+	if n <= chunk {
+		room += len(body)
+	}
+	t := b.room(room)
+	start := len(t.b)
+	t.b = encode.appendTo(t.b, n, c.srv.opt.Serialize)
+	if len(t.b)-start+n > 4+frame.MaxLength {
+		t.b = t.b[:start]
+		c.out.Unlock()
+		if views != nil {
+			views.Release()
+		}
+		return &tooLong{n}
+	}
+	b.size += len(t.b) - start + n
+	switch {
+	case views != nil:
+		b.addViews(views)
+	case n <= cap(t.b)-len(t.b):
+		t.b = append(t.b, body...)
+	case n > 0:
+		t = b.room(n)
+		t.b = append(t.b, body...)
+	}
+	wake := !c.out.round && !c.out.woken
+	if wake {
+		c.out.woken = true
+	}
+	c.queued.Store(int64(b.size))
+	over := b.size+int(c.unsent.Load()) > c.srv.opt.HardLimit
+	c.out.Unlock()
+	if over {
+		c.srv.stats.overflows.Add(1)
+		c.Close(fmt.Sprintf("the peer does not read: more than %d bytes of answers are waiting", c.srv.opt.HardLimit))
+		return nil
+	}
+	if wake {
+		c.link.Wake()
+	}
+	return nil
+}
+
+// tooLong is the error of a frame that no peer would take.
+type tooLong struct{ body int }
+
+func (e *tooLong) Error() string {
+	return fmt.Sprintf("a body of %d bytes does not fit into a frame of at most %d bytes", e.body, 4+frame.MaxLength)
+}
+
+// encoder appends a frame up to its body.
+type encoder struct {
+	request bool
+	code    int32
+	opaque  int32
+	flag    int32
+	remark  string
+	header  command.Header
+}
+
+func (e *encoder) extra() int { return len(e.remark) }
+
+func (e *encoder) appendTo(dst []byte, body int, serialize byte) []byte {
+	enc := command.Encoder{Serialize: serialize}
+	if e.request {
+		return enc.AppendRequest(dst, code.Request(e.code), e.opaque, e.flag, e.header, body)
+	}
+	return enc.AppendResponse(dst, e.opaque, code.Response(e.code), e.remark, e.header, body)
+}
+
+func (c *Conn) send(rq code.Request, opaque, flag int32, h command.Header, body []byte) error {
+	return c.put(encoder{request: true, code: int32(rq), opaque: opaque, flag: flag, header: h}, body, nil)
+}
