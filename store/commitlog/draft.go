@@ -1,0 +1,134 @@
+package commitlog
+
+import "sync/atomic"
+
+// Counter is the next offset of a queue. Only the log's leader advances it;
+// everybody may read it. While a round is being written the value may be ahead
+// by the records of that round and fall back if the write fails.
+type Counter struct{ next atomic.Int64 }
+
+// Load returns the offset that the next record of the queue gets.
+func (c *Counter) Load() int64 { return c.next.Load() }
+
+// Set sets the next offset, during recovery or for a queue nobody writes to.
+func (c *Counter) Set(next int64) { c.next.Store(next) }
+
+// Status is the outcome of an append.
+type Status uint8
+
+const (
+	// OK: written, and flushed if the draft waits for that.
+	OK Status = iota
+	// FlushTimeout: stored, but not flushed within SyncTimeout.
+	FlushTimeout
+	// NotWriteable: nothing was acknowledged, the log is closed, not yet
+	// recovered, or stopped by a failed write or flush (Java's
+	// SERVICE_NOT_AVAILABLE).
+	NotWriteable
+	// IllegalSize: a record above MaxRecord, a draft that fits in no segment,
+	// or records that are not framed (MESSAGE_ILLEGAL).
+	IllegalSize
+	// CreateFailed: the next segment could not be created
+	// (CREATE_MAPPED_FILE_FAILED).
+	CreateFailed
+	// Busy: the write before takes too long or too much is queued
+	// (OS_PAGE_CACHE_BUSY).
+	Busy
+	// Refused is for Fix: the draft is not to be stored.
+	Refused
+)
+
+func (s Status) String() string {
+	switch s {
+	case OK:
+		return "ok"
+	case FlushTimeout:
+		return "flush timeout"
+	case NotWriteable:
+		return "not writeable"
+	case IllegalSize:
+		return "illegal size"
+	case CreateFailed:
+		return "segment not created"
+	case Busy:
+		return "busy"
+	case Refused:
+		return "refused"
+	}
+	return "unknown"
+}
+
+// Stored reports whether the records are in the log and have their offsets.
+func (s Status) Stored() bool { return s == OK || s == FlushTimeout }
+
+// Draft is what is appended as one: a message, or a batch whose records must
+// stay together. It belongs to the log from Append until Done is called.
+type Draft struct {
+	// Counter gives the queue offset; nil for half and rollback records,
+	// whose queue offset is 0.
+	Counter *Counter
+	// More are further queues the message counts in (LMQ), each by one. Their
+	// offsets are for Fix to read; the log only advances them.
+	More []*Counter
+	// Records holds Count encoded records back to back. The log patches queue
+	// offset, physical offset and store time in place.
+	Records []byte
+	Count   int // 0 means 1
+	// QueueDelta is how far Counter moves, 0 means Count. It differs for an
+	// inner batch: one record, many messages.
+	QueueDelta int64
+	// NoWait: with synchronous flush do not wait for it (property WAIT=false).
+	NoWait bool
+
+	// Fix, if set, runs in the leader before the draft gets its place, with
+	// QueueOffset and StoreTimestamp set. It may replace Records, also by
+	// longer ones (LMQ offsets, inner batch base), or refuse the draft by
+	// setting Status (and Err).
+	Fix func(*Draft)
+	// Seal, if set, runs in the leader when all offsets are patched. It may
+	// change bytes of Records, not their length (CRC tail).
+	Seal func(*Draft)
+	// Done gets the result, exactly once, on the goroutine of the leader or
+	// the flusher: it must not block. The draft is the caller's again.
+	Done Completer
+
+	// Results.
+	Status         Status
+	Err            error // the reason if the draft was not stored
+	PhysicalOffset int64 // of the first record
+	QueueOffset    int64 // of the first record
+	StoreTimestamp int64 // ms
+
+	queued int64 // when Append was called, ns of the log's clock
+	end    int64 // physical offset behind the last record
+	delta  int64 // what Counter was advanced by
+	count  int
+}
+
+// Completer is told when a draft is finished.
+type Completer interface{ AppendDone(d *Draft) }
+
+// refuse notes why a draft is not stored.
+func (d *Draft) refuse(s Status, err error) {
+	d.Status, d.Err = s, err
+}
+
+// advance counts the draft in its queues.
+func (d *Draft) advance() {
+	if d.Counter != nil {
+		d.Counter.next.Store(d.Counter.next.Load() + d.delta)
+	}
+	for _, c := range d.More {
+		c.next.Store(c.next.Load() + 1)
+	}
+}
+
+// giveBack undoes advance.
+func (d *Draft) giveBack() {
+	if d.Counter != nil {
+		d.Counter.next.Store(d.Counter.next.Load() - d.delta)
+	}
+	for _, c := range d.More {
+		c.next.Store(c.next.Load() - 1)
+	}
+}
