@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/frame"
 )
@@ -74,11 +72,7 @@ func (c *Conn) Feed(rd *Round, data []byte) error {
 func (c *Conn) round(rd *Round, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			if b, ok := p.(bug); ok {
-				panic(b)
-			}
-			c.srv.stats.panics.Add(1)
-			c.srv.log.Error("serving a connection failed", zap.Stringer("remote", c.remote), zap.Any("panic", p), zap.Stack("stack"))
+			c.srv.Failed("serving a connection", p)
 			err = fmt.Errorf("internal error: %v", p)
 		}
 	}()

@@ -1,7 +1,5 @@
 package remoting
 
-import "go.uber.org/zap"
-
 // RoundTask is work that handlers of one round share, such as one append for all messages that a read brought.
 type RoundTask interface {
 	// EndRound is called once at the end of every round in which the task was deferred, before the answers are written.
@@ -75,11 +73,7 @@ func (r *Round) end() {
 func (r *Round) run(t RoundTask) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.srv.stats.panics.Add(1)
-			r.srv.log.Error("a round task failed; its requests stay without an answer", zap.Any("panic", p), zap.Stack("stack"))
-			if b, ok := p.(bug); ok {
-				panic(b)
-			}
+			r.srv.Failed("a round task (its requests stay without an answer)", p)
 		}
 	}()
 	t.EndRound()

@@ -297,3 +297,13 @@ func (s *Server) RefuseTLS(remote netip.AddrPort) {
 	s.stats.refused.Add(1)
 	s.log.Warn("a client wants TLS, which this server does not serve yet; its connection is closed", zap.Stringer("remote", remote))
 }
+
+// Failed counts and logs a panic that a transport has recovered. Panics that report a broken rule of this package, with
+// the build tag "invariants", go on.
+func (s *Server) Failed(what string, p any) {
+	if b, ok := p.(bug); ok {
+		panic(b)
+	}
+	s.stats.panics.Add(1)
+	s.log.Error(what+" failed", zap.Any("panic", p), zap.Stack("stack"))
+}

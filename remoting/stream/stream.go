@@ -22,8 +22,6 @@ import (
 
 // transport is the part of this package that belongs to one server.
 type transport struct {
-	s *remoting.Server
-
 	acceptor *remoting.Acceptor
 	links    sync.WaitGroup
 }
@@ -35,11 +33,10 @@ func (t *transport) Stop() { t.links.Wait() }
 // Serve accepts connections from l until the result is closed or the server shuts down; connections go on when only
 // the result is closed. fast marks the listener of the fast (VIP) port.
 func Serve(s *remoting.Server, l net.Listener, fast bool) (io.Closer, error) {
-	t := &transport{s: s}
+	t := &transport{}
 	t.acceptor = s.Accept(l, func(in *remoting.Incoming) {
 		t.links.Go(func() {
-			defer in.Left()
-			t.serve(in, fast)
+			ServeIncoming(s, in, fast)
 		})
 	})
 	if err := s.Register(t); err != nil {
@@ -49,17 +46,18 @@ func Serve(s *remoting.Server, l net.Listener, fast bool) (io.Closer, error) {
 	return t.acceptor, nil
 }
 
-// serve looks at the first bytes of an accepted connection and then serves it until it ends.
-func (t *transport) serve(in *remoting.Incoming, fast bool) {
+// ServeIncoming looks at the first bytes of an accepted connection and then serves it until it ends.
+func ServeIncoming(s *remoting.Server, in *remoting.Incoming, fast bool) {
+	defer in.Left()
 	nc := in.Conn
-	opt := t.s.Options()
+	opt := s.Options()
 	if opt.Idle > 0 {
 		_ = nc.SetReadDeadline(time.Now().Add(opt.Idle))
 	}
 	p, first, err := readPreface(nc)
 	if err != nil {
 		if !errors.Is(err, io.EOF) {
-			t.s.Log().Debug("connection closed before its first request", zap.Stringer("remote", nc.RemoteAddr()), zap.Error(err))
+			s.Log().Debug("connection closed before its first request", zap.Stringer("remote", nc.RemoteAddr()), zap.Error(err))
 		}
 		_ = nc.Close()
 		return
@@ -68,7 +66,7 @@ func (t *transport) serve(in *remoting.Incoming, fast bool) {
 		return
 	}
 	_ = nc.SetReadDeadline(time.Time{})
-	ServePrefaced(t.s, nc, p, first, fast)
+	ServePrefaced(s, nc, p, first, fast)
 }
 
 // readPreface reads until the preface is complete; first is what was read behind it.
