@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Message is one message as a consumer's listener got it.
+type Message struct {
+	Topic      string
+	Queue      int
+	Offset     int64
+	Key        string
+	Tag        string
+	Size       int
+	CRC        uint32
+	Stored     int // size of the stored record
+	SysFlag    int
+	Reconsumed int
+	MsgID      string
+	Begin, End int64 // microseconds since 1970 around the listener's work
+	Props      map[string]string
+}
+
+func message(v url.Values) Message {
+	m := Message{Topic: v.Get("topic"), Queue: int(number(v, "queue")), Offset: number(v, "offset"), Key: v.Get("key"), Tag: v.Get("tag"),
+		Size: int(number(v, "size")), CRC: uint32(number(v, "crc")), Stored: int(number(v, "stored")), SysFlag: int(number(v, "sysFlag")),
+		Reconsumed: int(number(v, "times")), MsgID: v.Get("msgId"), Begin: number(v, "begin"), End: number(v, "end"), Props: map[string]string{}}
+	if m.Tag == "null" { // Java's for none
+		m.Tag = ""
+	}
+	props, _ := url.ParseQuery(v.Get("props"))
+	for k := range props {
+		m.Props[k] = props.Get(k)
+	}
+	return m
+}
+
+// Subscription says what a consumer does.
+type Subscription struct {
+	Group     string
+	Topic     string
+	Sub       string // tag expression; "": *
+	FromLast  bool   // where a group without offsets begins; default: first
+	Orderly   bool
+	Broadcast bool
+	Work      int // milliseconds spent on each message
+}
+
+// Consumer is a push consumer inside an agent.
+type Consumer struct {
+	Name  string
+	agent *Agent
+
+	mu       sync.Mutex
+	messages []Message
+}
+
+// Consumer starts a push consumer with a unique name.
+func (a *Agent) Consumer(ctx context.Context, name string, s Subscription) (*Consumer, error) {
+	c := &Consumer{Name: name, agent: a}
+	a.mu.Lock()
+	a.consumers[name] = c
+	a.mu.Unlock()
+	sub, from, model := s.Sub, "first", ""
+	if sub == "" {
+		sub = "*"
+	}
+	if s.FromLast {
+		from = "last"
+	}
+	if s.Broadcast {
+		model = "broadcast"
+	}
+	_, err := a.do(ctx, form("op", "consumer", "name", name, "group", s.Group, "ns", a.ns, "topic", s.Topic, "sub", sub,
+		"from", from, "orderly", strconv.FormatBool(s.Orderly), "model", model, "work", strconv.Itoa(s.Work)))
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Stop shuts the consumer down, which commits its offsets.
+func (c *Consumer) Stop(ctx context.Context) error {
+	_, err := c.agent.do(ctx, form("op", "stop", "name", c.Name))
+	return err
+}
+
+func (c *Consumer) add(m Message) {
+	c.mu.Lock()
+	c.messages = append(c.messages, m)
+	c.mu.Unlock()
+}
+
+// Messages gives all messages received so far, in the order of arrival.
+func (c *Consumer) Messages() []Message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.messages)
+}
+
+// Wait polls until done says true. When ctx ends first, the error tells how much each consumer has received.
+func Wait(ctx context.Context, done func() bool, consumers ...*Consumer) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			counts := ""
+			for _, c := range consumers {
+				counts += fmt.Sprintf(" %s got %d;", c.Name, len(c.Messages()))
+			}
+			return fmt.Errorf("%w:%s", ctx.Err(), counts)
+		}
+	}
+	return nil
+}

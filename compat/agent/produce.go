@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Producer is a producer inside an agent.
+type Producer struct {
+	agent *Agent
+	name  string
+}
+
+// Compression of a producer. The zero value is the client's default: zlib from 4 KiB on.
+type Compression struct {
+	Over int    // bytes; 0: 4096
+	Type string // ZLIB, LZ4, ZSTD; "": the client's default. Only the Java 5 client has a choice.
+}
+
+// Producer starts a producer with a name that is unique among the clients of the test's servers.
+func (a *Agent) Producer(ctx context.Context, name, group string, c Compression) (*Producer, error) {
+	over := ""
+	if c.Over != 0 {
+		over = strconv.Itoa(c.Over)
+	}
+	_, err := a.do(ctx, form("op", "producer", "name", name, "group", group, "ns", a.ns, "compressOver", over, "compress", c.Type))
+	if err != nil {
+		return nil, err
+	}
+	return &Producer{agent: a, name: name}, nil
+}
+
+// Stop shuts the producer down.
+func (p *Producer) Stop(ctx context.Context) error {
+	_, err := p.agent.do(ctx, form("op", "stop", "name", p.name))
+	return err
+}
+
+// Messages describe what to send: message i of First..First+Count-1 has key Key-i, tag Tags[i mod n] and a body that
+// Body makes from Seed+i, so that the receiver's side can be checked without keeping bodies.
+type Messages struct {
+	Topic  string
+	Mode   string // sync, oneway, batch (all in one), async
+	Key    string
+	First  int
+	Count  int
+	Size   int    // of the body; 0: 32
+	Body   string // random (default; cannot be compressed) or text
+	Seed   int
+	Tags   []string
+	Props  map[string]string
+	Shards int // > 0: message i goes to queue i mod Shards (sync only)
+}
+
+func (m Messages) size() int {
+	if m.Size == 0 {
+		return 32
+	}
+	return m.Size
+}
+
+// Want gives the messages that a consumer must see, by key.
+func (m Messages) Want() map[string]Want {
+	want := make(map[string]Want, m.Count)
+	for i := m.First; i < m.First+m.Count; i++ {
+		w := Want{Key: m.Key + "-" + strconv.Itoa(i), Size: m.size(), CRC: crc32.ChecksumIEEE(Body(m.Body, m.Seed+i, m.size())), Props: m.Props, Queue: -1}
+		if len(m.Tags) > 0 {
+			w.Tag = m.Tags[i%len(m.Tags)]
+		}
+		if m.Shards > 0 {
+			w.Queue = i % m.Shards
+		}
+		want[w.Key] = w
+	}
+	return want
+}
+
+// Want is one expected message.
+type Want struct {
+	Key   string
+	Tag   string
+	Size  int
+	CRC   uint32 // CRC-32 of the body
+	Props map[string]string
+	Queue int // -1: any
+}
+
+// Check compares a received message with the expected one.
+func (w Want) Check(m Message) error {
+	switch {
+	case m.Tag != w.Tag:
+		return fmt.Errorf("%s: tag %q, want %q", m.Key, m.Tag, w.Tag)
+	case m.Size != w.Size || m.CRC != w.CRC:
+		return fmt.Errorf("%s: body of %d bytes with CRC %08x, want %d bytes with %08x", m.Key, m.Size, m.CRC, w.Size, w.CRC)
+	case w.Queue >= 0 && m.Queue != w.Queue:
+		return fmt.Errorf("%s: in queue %d, want %d", m.Key, m.Queue, w.Queue)
+	}
+	for k, v := range w.Props {
+		if got, ok := m.Props[k]; !ok || got != v {
+			return fmt.Errorf("%s: property %s = %q, want %q", m.Key, k, got, v)
+		}
+	}
+	return nil
+}
+
+// Send sends the messages and gives what the client was told of each.
+func (p *Producer) Send(ctx context.Context, m Messages) ([]Sent, error) {
+	props := url.Values{}
+	for k, v := range m.Props {
+		props.Set(k, v)
+	}
+	body := m.Body
+	if body == "" {
+		body = "random"
+	}
+	return p.agent.do(ctx, form("op", "send", "producer", p.name, "topic", m.Topic, "mode", m.Mode, "key", m.Key,
+		"first", strconv.Itoa(m.First), "count", strconv.Itoa(m.Count), "size", strconv.Itoa(m.size()), "body", body,
+		"seed", strconv.Itoa(m.Seed), "tags", strings.Join(m.Tags, ","), "props", props.Encode(), "shards", strconv.Itoa(m.Shards)))
+}
+
+// Body makes the body of a message; the agents have the same function.
+func Body(kind string, seed, size int) []byte {
+	b := make([]byte, size)
+	period := size
+	if kind == "text" {
+		period = 64
+	}
+	x := uint64(seed)*0x9E3779B97F4A7C15 + 1
+	for i := range b {
+		if i >= period {
+			b[i] = b[i-period]
+			continue
+		}
+		if i%8 == 0 {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+		}
+		b[i] = byte(x >> (i % 8 * 8))
+	}
+	return b
+}

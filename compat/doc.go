@@ -1,0 +1,10 @@
+// Package compat proves that official clients and Gantry's servers fit together, also mixed with Java's servers, and
+// writes MATRIX.md from what it saw.
+//
+//	toolchain, setup.sh     JDK, Maven, jars, builds; all under .cache
+//	java, goclient, agent   the official clients as puppets, and the strings
+//	scenario                the plays: what clients must be able to do
+//	javaserver, gantryserver, proc   servers as child processes
+//	frames                  raw requests, answered by Java (testdata) and by Gantry
+//	run                     command: one play against running servers or against any pair of servers
+package compat

@@ -1,0 +1,102 @@
+// Package gantryserver starts Gantry as its users do: the built binary, on free ports, with its ready line awaited.
+package gantryserver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gantrymq/gantry/compat/proc"
+	"github.com/gantrymq/gantry/compat/toolchain"
+)
+
+// Server is a running Gantry process.
+type Server struct {
+	*proc.Process
+	Namesrv string // host:port, "" when the process has no name server
+	Broker  string // likewise
+	Fast    string // the broker's fast port
+}
+
+// Binary builds cmd/gantry once for a test process and gives its path. flags are those of the first caller.
+var Binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gantry-bin-")
+	if err != nil {
+		return "", err
+	}
+	return toolchain.Build(dir, ".", "cmd/gantry")
+})
+
+// StartNamesrv starts a name server whose files lie under dir.
+func StartNamesrv(ctx context.Context, dir string, config map[string]string) (*Server, error) {
+	return Start(ctx, dir, "namesrv", nil, config)
+}
+
+// StartBroker starts a broker with its store under dir. The address of the name server belongs into config (namesrvAddr).
+func StartBroker(ctx context.Context, dir string, config map[string]string) (*Server, error) {
+	c := map[string]string{"brokerIP1": "127.0.0.1", "brokerName": "broker-a", "brokerClusterName": "DefaultCluster"}
+	for k, v := range config {
+		c[k] = v
+	}
+	return Start(ctx, dir, "broker", nil, c)
+}
+
+// Start runs `gantry MODE` with its store under dir, config as --set flags (listenPort 0 unless given) and more
+// arguments, and waits for the ready line.
+func Start(ctx context.Context, dir, mode string, args []string, config map[string]string) (*Server, error) {
+	exe, err := Binary()
+	if err != nil {
+		return nil, err
+	}
+	args = append([]string{mode, "--store", dir}, args...)
+	if _, ok := config["listenPort"]; !ok {
+		args = append(args, "--set", "listenPort=0")
+	}
+	var set []string
+	for k, v := range config {
+		set = append(set, k+"="+v)
+	}
+	slices.Sort(set)
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	p, err := proc.Start(proc.Options{Name: "gantry-" + mode, Path: exe, Args: args, Dir: dir, Env: []string{"NAMESRV_ADDR="}})
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Process: p}
+	_, err = p.Line(ctx, s.ready)
+	if err == nil && s.Namesrv == "" && s.Broker == "" {
+		err = fmt.Errorf("the ready line of gantry %s names no address:\n%s", mode, p.Tail(20))
+	}
+	if err != nil {
+		p.Kill()
+		return nil, err
+	}
+	return s, nil
+}
+
+// ready takes the addresses from the ready line.
+func (s *Server) ready(line string) bool {
+	if !strings.Contains(line, "ready") || !strings.Contains(line, "=") {
+		return false
+	}
+	for _, word := range strings.Fields(line) {
+		switch name, addr, _ := strings.Cut(word, "="); name {
+		case "namesrv":
+			s.Namesrv = addr
+		case "broker":
+			s.Broker = addr
+		case "fast":
+			s.Fast = addr
+		}
+	}
+	return true
+}
+
+// Stop ends the process as its operator would (SIGTERM) and wants exit status 0.
+func (s *Server) Stop() error { return s.Process.Stop(20 * time.Second) }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"hash/crc32"
+	"net/url"
+	"strconv"
+	"time"
+
+	rocketmq "github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+)
+
+type consuming struct {
+	client rocketmq.PushConsumer
+}
+
+func newConsumer(o url.Values) (*consuming, error) {
+	from, model := consumer.ConsumeFromFirstOffset, consumer.Clustering
+	if o.Get("from") == "last" {
+		from = consumer.ConsumeFromLastOffset
+	}
+	if o.Get("model") == "broadcast" {
+		model = consumer.BroadCasting
+	}
+	c, err := rocketmq.NewPushConsumer(
+		consumer.WithGroupName(o.Get("group")),
+		consumer.WithInstance(o.Get("name")),
+		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{o.Get("ns")})),
+		consumer.WithConsumeFromWhere(from),
+		consumer.WithConsumerModel(model),
+		consumer.WithConsumerOrder(o.Get("orderly") == "true"),
+		consumer.WithConsumeGoroutineNums(4),
+	)
+	if err != nil {
+		return nil, err
+	}
+	name, work := o.Get("name"), time.Duration(number(o, "work", 0))*time.Millisecond
+	err = c.Subscribe(o.Get("topic"), consumer.MessageSelector{Type: consumer.TAG, Expression: o.Get("sub")},
+		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+			for _, m := range messages {
+				consumed(name, work, m)
+			}
+			return consumer.ConsumeSuccess, nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return &consuming{client: c}, c.Start()
+}
+
+func consumed(name string, work time.Duration, m *primitive.MessageExt) {
+	begin := time.Now()
+	time.Sleep(work)
+	props := url.Values{}
+	for k, v := range m.GetProperties() {
+		props.Set(k, v)
+	}
+	emit("event", "message", "consumer", name, "topic", m.Topic, "queue", strconv.Itoa(m.Queue.QueueId),
+		"offset", strconv.FormatInt(m.QueueOffset, 10), "key", m.GetKeys(), "tag", m.GetTags(),
+		"size", strconv.Itoa(len(m.Body)), "crc", strconv.FormatUint(uint64(crc32.ChecksumIEEE(m.Body)), 10),
+		"stored", strconv.Itoa(int(m.StoreSize)), "sysFlag", strconv.Itoa(int(m.SysFlag)), "times", strconv.Itoa(int(m.ReconsumeTimes)),
+		"msgId", m.MsgId, "begin", strconv.FormatInt(begin.UnixMicro(), 10), "end", strconv.FormatInt(time.Now().UnixMicro(), 10),
+		"props", props.Encode())
+}

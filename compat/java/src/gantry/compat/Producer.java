@@ -1,0 +1,127 @@
+package gantry.compat;
+
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+
+final class Producer {
+    private final DefaultMQProducer client;
+
+    Producer(Form o) throws Exception {
+        client = new DefaultMQProducer(o.get("group"));
+        client.setNamesrvAddr(o.get("ns"));
+        client.setInstanceName(o.get("name"));
+        client.setSendMsgTimeout(o.number("timeout", 20000));
+        client.setCompressMsgBodyOverHowmuch(o.number("compressOver", 4096));
+        if (!o.get("compress").isEmpty()) {
+            compressWith(o.get("compress"));
+        }
+        client.start();
+    }
+
+    /** Only client 5.x lets a program choose the algorithm, hence by reflection. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    private void compressWith(String name) throws Exception {
+        for (Method m : DefaultMQProducer.class.getMethods()) {
+            if (m.getName().equals("setCompressType")) {
+                m.invoke(client, Enum.valueOf((Class<Enum>) m.getParameterTypes()[0], name));
+                return;
+            }
+        }
+        throw new UnsupportedOperationException("this client has no choice of compression");
+    }
+
+    void stop() {
+        client.shutdown();
+    }
+
+    void send(Form o) throws Exception {
+        int count = o.number("count", 1);
+        int first = o.number("first", 0);
+        List<Message> messages = new ArrayList<>();
+        for (int i = first; i < first + count; i++) {
+            messages.add(message(o, i));
+        }
+        int shards = o.number("shards", 0);
+        switch (o.get("mode")) {
+            case "sync":
+                for (int i = 0; i < count; i++) {
+                    Message m = messages.get(i);
+                    sent(o, m.getKeys(), shards == 0 ? client.send(m) : client.send(m, (queues, msg, n) -> queues.get((Integer) n % shards), first + i));
+                }
+                return;
+            case "oneway":
+                for (Message m : messages) {
+                    client.sendOneway(m);
+                    sent(o, m.getKeys(), null);
+                }
+                return;
+            case "batch":
+                sent(o, messages.get(0).getKeys(), client.send(messages));
+                return;
+            case "async":
+                async(o, messages);
+                return;
+            default:
+                throw new IllegalArgumentException("unknown mode " + o.get("mode"));
+        }
+    }
+
+    private void async(Form o, List<Message> messages) throws Exception {
+        CountDownLatch done = new CountDownLatch(messages.size());
+        List<Throwable> failures = new ArrayList<>();
+        for (Message m : messages) {
+            client.send(m, new SendCallback() {
+                @Override
+                public void onSuccess(SendResult r) {
+                    sent(o, m.getKeys(), r);
+                    done.countDown();
+                }
+
+                @Override
+                public void onException(Throwable e) {
+                    synchronized (failures) {
+                        failures.add(e);
+                    }
+                    done.countDown();
+                }
+            });
+        }
+        if (!done.await(60, TimeUnit.SECONDS)) {
+            throw new IllegalStateException(done.getCount() + " of " + messages.size() + " callbacks did not come");
+        }
+        synchronized (failures) {
+            if (!failures.isEmpty()) {
+                throw new IllegalStateException(failures.size() + " sends failed, the first: " + failures.get(0));
+            }
+        }
+    }
+
+    private static Message message(Form o, int i) throws Exception {
+        String[] tags = o.get("tags").split(",");
+        Message m = new Message(o.get("topic"), tags[i % tags.length], o.get("key") + "-" + i,
+            Body.make(o.get("body"), o.number("seed", 0) + i, o.number("size", 32)));
+        for (Map.Entry<String, String> p : Form.parse(o.get("props")).members().entrySet()) {
+            m.putUserProperty(p.getKey(), p.getValue());
+        }
+        return m;
+    }
+
+    private static void sent(Form o, String key, SendResult r) {
+        Form f = new Form().put("event", "sent").put("id", o.get("id")).put("key", key);
+        if (r != null) {
+            f.put("status", r.getSendStatus()).put("queue", r.getMessageQueue().getQueueId())
+                .put("broker", r.getMessageQueue().getBrokerName()).put("offset", r.getQueueOffset())
+                .put("msgId", r.getMsgId()).put("offsetMsgId", r.getOffsetMsgId());
+        }
+        Agent.emit(f);
+    }
+}

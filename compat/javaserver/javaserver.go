@@ -1,0 +1,140 @@
+// Package javaserver starts the Java name server and broker as the reference that Gantry is compared with.
+package javaserver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/gantrymq/gantry/compat/proc"
+	"github.com/gantrymq/gantry/compat/toolchain"
+)
+
+// Versions of the server jars in compat/java. The registry has client 4.9.8 but no server 4.9.8, so 4.9.7 stands for
+// the 4.9 line.
+const (
+	V4 = "4.9.7"
+	V5 = "5.5.0"
+)
+
+// Server is a running Java name server or broker.
+type Server struct {
+	*proc.Process
+	Addr string // host:port that clients use
+}
+
+// Flags for functional tests: small, and quick to start. Speed measured with them means nothing.
+var jvmFlags = []string{"-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}
+
+// StartNamesrv starts a name server whose files lie under dir.
+func StartNamesrv(ctx context.Context, version, dir string) (*Server, error) {
+	return start(ctx, version, dir, "namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", nil, func(port int) map[string]string {
+		return map[string]string{
+			"listenPort":      fmt.Sprint(port),
+			"kvConfigPath":    filepath.Join(dir, "kvConfig.json"),
+			"configStorePath": filepath.Join(dir, "namesrv.properties"),
+		}
+	})
+}
+
+// StartBroker starts a master broker with its store under dir/store. config overrides the defaults used here; the
+// address of the name server belongs in it (namesrvAddr).
+func StartBroker(ctx context.Context, version, dir string, config map[string]string) (*Server, error) {
+	return start(ctx, version, dir, "broker", "org.apache.rocketmq.broker.BrokerStartup", []int{-2, 1}, func(port int) map[string]string {
+		c := map[string]string{
+			"brokerClusterName":           "DefaultCluster",
+			"brokerName":                  "broker-a",
+			"brokerId":                    "0",
+			"brokerIP1":                   "127.0.0.1",
+			"listenPort":                  fmt.Sprint(port),
+			"storePathRootDir":            filepath.Join(dir, "store"),
+			"storePathCommitLog":          filepath.Join(dir, "store", "commitlog"),
+			"mappedFileSizeCommitLog":     "67108864",
+			"enablePropertyFilter":        "true",
+			"autoCreateTopicEnable":       "true",
+			"waitTimeMillsInSendQueue":    "10000", // 200 ms is too little on a shared machine
+			"osPageCacheBusyTimeOutMills": "10000",
+			"diskMaxUsedSpaceRatio":       "95",
+		}
+		for k, v := range config {
+			c[k] = v
+		}
+		return c
+	})
+}
+
+// start tries new ports when another server took the first ones.
+func start(ctx context.Context, version, dir, name, class string, ports []int, config func(port int) map[string]string) (*Server, error) {
+	if err := toolchain.Java(); err != nil {
+		return nil, err
+	}
+	// The 4.9 servers read their logging configuration from this folder and end without it.
+	conf := filepath.Join(dir, "home", "conf")
+	if err := os.MkdirAll(conf, 0o755); err != nil {
+		return nil, err
+	}
+	for _, s := range []string{"broker", "namesrv"} {
+		if err := os.WriteFile(filepath.Join(conf, "logback_"+s+".xml"), []byte(logback), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	for try := 1; ; try++ {
+		port, err := proc.FreePorts(ports...)
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(dir, name+".conf")
+		if err := os.WriteFile(file, properties(config(port)), 0o644); err != nil {
+			return nil, err
+		}
+		args := append([]string{}, jvmFlags...)
+		args = append(args,
+			// 4.9 reads private parts of the JDK; 5.5 does not mind.
+			"--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+			"-Duser.home="+dir, "-cp", toolchain.Jars("server-"+version), class, "-c", file)
+		p, err := proc.Start(proc.Options{
+			Name: name, Path: "java", Args: args, Dir: dir,
+			Env: []string{"ROCKETMQ_HOME=" + filepath.Dir(conf), "NAMESRV_ADDR="},
+		})
+		if err != nil {
+			return nil, err
+		}
+		_, err = p.Line(ctx, func(line string) bool { return strings.Contains(line, "boot success") })
+		if err == nil {
+			return &Server{Process: p, Addr: fmt.Sprintf("127.0.0.1:%d", port)}, nil
+		}
+		p.Kill()
+		if try == 3 || !strings.Contains(err.Error(), "Address already in use") {
+			return nil, fmt.Errorf("Java %s %s: %w", version, name, err)
+		}
+	}
+}
+
+// Stop ends the server as its operator would.
+func (s *Server) Stop() error { return s.Process.Stop(30 * time.Second) }
+
+func properties(config map[string]string) []byte {
+	var b strings.Builder
+	keys := make([]string, 0, len(config))
+	for k := range config {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		if config[k] != "" {
+			fmt.Fprintf(&b, "%s=%s\n", k, config[k])
+		}
+	}
+	return []byte(b.String())
+}
+
+// logback sends the warnings of the 4.9 servers to standard output; 5.x brings its own configuration.
+const logback = `<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %p %c{0} %m%n</pattern></encoder></appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+`

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Prepares what the compatibility tests need of Java: a JDK and Maven (installed with apt-get on Debian when missing),
+# the jars of the official clients and servers (compat/java/*/pom.xml) and the compiled agent, all in compat/.cache.
+# Does nothing when everything is there; needs no network then. GANTRY_COMPAT_CACHE names another folder.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${GANTRY_COMPAT_CACHE:-$here/.cache}
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd)
+
+say() { echo "compat/setup.sh: $*" >&2; }
+
+# Test packages run side by side and all come here first.
+exec 9>"$cache/lock"
+if ! flock -w 600 9; then
+  say "another setup holds $cache/lock for ten minutes; giving up"
+  exit 1
+fi
+
+need=()
+command -v javac >/dev/null || need+=("a JDK (javac)")
+command -v mvn >/dev/null || need+=("Maven (mvn)")
+if [ ${#need[@]} -gt 0 ]; then
+  missing=$(printf '%s and ' "${need[@]}")
+  missing=${missing% and }
+  if ! command -v apt-get >/dev/null; then
+    say "$missing missing and this is no Debian: install JDK 11 or newer and Maven 3, and put both on the PATH"
+    exit 1
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    say "$missing missing: run this script as root once, or: apt-get install default-jdk-headless maven"
+    exit 1
+  fi
+  say "$missing missing; installing with apt-get"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q >&2
+  jdk=default-jdk-headless
+  if apt-cache show openjdk-17-jdk-headless >/dev/null 2>&1; then jdk=openjdk-17-jdk-headless; fi
+  apt-get install -y -q --no-install-recommends "$jdk" maven >&2
+fi
+
+# stamp FILE CONTENT: true when FILE says CONTENT already.
+stamp() { [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]; }
+
+poms=$(cat "$here"/java/pom.xml "$here"/java/*/pom.xml | cksum)
+if ! stamp "$cache/jars.stamp" "$poms"; then
+  say "fetching the jars of the official clients and servers with Maven"
+  rm -rf "$cache"/client-* "$cache"/server-* "$cache/jars.stamp"
+  if ! mvn -B -ntp -f "$here/java/pom.xml" dependency:copy-dependencies \
+    "-DoutputDirectory=$cache/\${project.artifactId}" >"$cache/mvn.log" 2>&1; then
+    tail -n 30 "$cache/mvn.log" >&2
+    say "Maven could not fetch the jars (whole output in $cache/mvn.log)"
+    exit 1
+  fi
+  echo "$poms" >"$cache/jars.stamp"
+fi
+
+sources=$(cat "$here"/java/src/gantry/compat/*.java "$cache/jars.stamp" | cksum)
+if ! stamp "$cache/classes.stamp" "$sources"; then
+  say "compiling the Java agent"
+  rm -rf "$cache/classes" "$cache/classes.stamp"
+  for client in "$cache"/client-*; do
+    out=$cache/classes/$(basename "$client")
+    mkdir -p "$out"
+    javac -nowarn -proc:none -Xlint:-options --release 8 -d "$out" -cp "$client/*" "$here"/java/src/gantry/compat/*.java
+  done
+  echo "$sources" >"$cache/classes.stamp"
+fi
