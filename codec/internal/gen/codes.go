@@ -149,7 +149,7 @@ func generatedBy(table string) string {
 
 // Write puts files into dir and removes generated files that are no longer made.
 func Write(dir string, files map[string][]byte) error {
-	old, err := filepath.Glob(filepath.Join(dir, "*_gen.go"))
+	old, err := filepath.Glob(filepath.Join(dir, "*_gen*.go"))
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func Write(dir string, files map[string][]byte) error {
 // Stale compares files with those in dir and names the first generated file that differs, is missing or is left over.
 // It is what the tests of the generated packages call.
 func Stale(dir string, files map[string][]byte) (string, error) {
-	old, err := filepath.Glob(filepath.Join(dir, "*_gen.go"))
+	old, err := filepath.Glob(filepath.Join(dir, "*_gen*.go"))
 	if err != nil {
 		return "", err
 	}

@@ -17,13 +17,15 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("usage: run code")
+		return fmt.Errorf("usage: run code|header")
 	}
 	var files map[string][]byte
 	var err error
 	switch args[0] {
 	case "code":
 		files, err = gen.Codes(".")
+	case "header":
+		files, err = gen.Headers(".")
 	default:
 		err = fmt.Errorf("no generated package %q", args[0])
 	}
