@@ -1,0 +1,429 @@
+package consumequeue
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+)
+
+// Problem is a queue whose files on disk do not follow one another.
+type Problem struct {
+	Queue *Queue
+	// From is the unit behind the last file before the hole, To the unit that
+	// the first file behind it starts with. The queue was loaded as if it
+	// ended at From.
+	From, To int64
+	Files    []string // the files behind the hole, untouched
+}
+
+// Load finds the queues on disk: how far their files reach, by the first zero
+// unit, and their minimum, by logMin, the beginning of the commit log. It changes nothing but that it removes an empty last file, which is
+// what is left of a crash while it was created. Queues with a hole between
+// their files are returned; their owner decides. Everything else that is not
+// as it should be is an error, as in Java: better refused than guessed.
+func (t *Table) Load(logMin int64) ([]Problem, error) {
+	topics, err := t.fs.ReadDir(t.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read consume queues: %w", err)
+	}
+	var (
+		next     atomic.Int64
+		mu       sync.Mutex
+		problems []Problem
+		failed   error
+		wg       sync.WaitGroup
+	)
+	for range min(len(topics), 2*runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(topics) {
+					return
+				}
+				if !topics[i].Dir {
+					continue
+				}
+				found, err := t.loadTopic(topics[i].Name, logMin)
+				mu.Lock()
+				problems = append(problems, found...)
+				if err != nil {
+					failed = errors.Join(failed, err)
+					next.Store(int64(len(topics)))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return problems, failed
+}
+
+func (t *Table) loadTopic(topic string, logMin int64) (problems []Problem, err error) {
+	dirs, err := t.fs.ReadDir(path.Join(t.dir, topic))
+	if err != nil {
+		return nil, fmt.Errorf("read consume queues of topic %s: %w", topic, err)
+	}
+	for _, d := range dirs {
+		id, err := strconv.ParseInt(d.Name, 10, 32)
+		if err != nil || id < 0 || !d.Dir || strconv.Itoa(int(id)) != d.Name {
+			t.log.Warn("not a queue, left alone", zap.String("entry", path.Join(t.dir, topic, d.Name)))
+			continue
+		}
+		q, err := t.GetOrCreate(topic, int32(id))
+		if err != nil {
+			return problems, err
+		}
+		hole, err := t.loadQueue(q, logMin)
+		if err != nil {
+			return problems, err
+		}
+		if hole != nil {
+			problems = append(problems, *hole)
+		}
+	}
+	return problems, nil
+}
+
+// loadQueue looks at the files of one queue.
+func (t *Table) loadQueue(q *Queue, logMin int64) (*Problem, error) {
+	list, err := t.fs.ReadDir(q.dir())
+	if err != nil {
+		return nil, fmt.Errorf("read consume queue: %w", err)
+	}
+	var starts []int64
+	for i, info := range list {
+		if info.Dir {
+			continue
+		}
+		name := path.Join(q.dir(), info.Name)
+		if info.Size == 0 && i == len(list)-1 {
+			t.log.Warn("empty file removed: its creation did not finish", zap.String("file", name))
+			if err := t.fs.Remove(name); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		at, err := strconv.ParseInt(info.Name, 10, 64)
+		if err != nil || len(info.Name) != 20 || at < 0 || at%t.fileSize != 0 {
+			return nil, fmt.Errorf("%s is not a consume queue file of this store: the name must be a multiple of %d in 20 digits (mappedFileSizeConsumeQueue); move it away or correct the setting", name, t.fileSize)
+		}
+		if info.Size != t.fileSize {
+			return nil, fmt.Errorf("%s has %d bytes, mappedFileSizeConsumeQueue says %d: set it to what the store was written with, or move the file away to have it rebuilt from the commit log", name, info.Size, t.fileSize)
+		}
+		starts = append(starts, at/UnitSize)
+	}
+	if len(starts) == 0 {
+		return nil, nil
+	}
+	q.first.Store(starts[0])
+	var hole *Problem
+	whole := 1
+	for whole < len(starts) && starts[whole] == starts[whole-1]+t.perFile {
+		whole++
+	}
+	if whole < len(starts) {
+		hole = &Problem{Queue: q, From: starts[whole-1] + t.perFile, To: starts[whole]}
+		for _, s := range starts[whole:] {
+			hole.Files = append(hole.Files, q.fileName(s))
+		}
+	}
+	q.last.Store(starts[whole-1])
+	q.max.Store(q.last.Load() + t.perFile)
+	r := t.reader(q)
+	defer readerPool.Put(r)
+	if err := t.cutQueue(r, func(u Unit) bool { return !u.Valid() }); err != nil {
+		return nil, err
+	}
+	q.opened = q.max.Load()
+	q.min.Store(q.first.Load())
+	return hole, t.correctMin(r, logMin)
+}
+
+// unitReader reads single units of a queue, in any order, with a page of
+// read-ahead.
+type unitReader struct {
+	q     *Queue
+	page  [pageUnits]Unit
+	at, n int64 // page holds units at...at+n
+}
+
+const pageUnits = 204 // about 4 KiB
+
+func (r *unitReader) unit(i int64) (Unit, error) {
+	if i < r.at || i >= r.at+r.n {
+		at := i - i%r.q.table.perFile
+		at += (i - at) / pageUnits * pageUnits
+		n := min(pageUnits, r.q.FileEnd(i)-at)
+		// Below max everything is in the files; behind it, and only Load looks
+		// there, too: max is the end of the last file then.
+		if err := r.q.fromFile(at, r.page[:n]); err != nil {
+			return Unit{}, err
+		}
+		r.at, r.n = at, n
+	}
+	return r.page[i-r.at], nil
+}
+
+// search returns the first unit from lo on for which behind is true, hi if
+// there is none. behind must be false up to some unit and true from there on.
+func (r *unitReader) search(lo, hi int64, behind func(Unit) bool) (int64, error) {
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		u, err := r.unit(mid)
+		if err != nil {
+			return 0, err
+		}
+		if behind(u) {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo, nil
+}
+
+// cutQueue sets max to the first unit that behind is true for. Files are not
+// changed. It begins with the last file, as that is nearly always the one.
+func (t *Table) cutQueue(r *unitReader, behind func(Unit) bool) error {
+	q := r.q
+	first, end := q.first.Load(), q.max.Load()
+	start := max(first, end-1-(end-1)%t.perFile)
+	for start > first && start < end {
+		u, err := r.unit(start)
+		if err != nil {
+			return err
+		}
+		if !behind(u) {
+			break
+		}
+		end, start = start, start-t.perFile
+	}
+	// Most queues are short: look at the first page before halving the file.
+	lo, hi := start, end
+	if probe := start + pageUnits; probe < hi {
+		u, err := r.unit(probe - 1)
+		if err != nil {
+			return err
+		}
+		if behind(u) {
+			hi = probe - 1
+		} else {
+			lo = probe
+		}
+	}
+	cut, err := r.search(lo, hi, behind)
+	if err != nil {
+		return err
+	}
+	q.max.Store(cut)
+	return t.findPhysical(r)
+}
+
+var readerPool = sync.Pool{New: func() any { return new(unitReader) }}
+
+func (t *Table) reader(q *Queue) *unitReader {
+	r := readerPool.Get().(*unitReader)
+	r.q, r.n = q, 0
+	return r
+}
+
+// findPhysical sets the end of the last unit's record; fillers have none.
+func (t *Table) findPhysical(r *unitReader) error {
+	q := r.q
+	q.physical.Store(-1)
+	for i := q.max.Load() - 1; i >= q.first.Load(); i-- {
+		u, err := r.unit(i)
+		if err != nil {
+			return err
+		}
+		if !u.IsFiller() {
+			q.physical.Store(u.End())
+			return nil
+		}
+	}
+	return nil
+}
+
+// Truncate removes the units of records at or behind physical, and what may
+// lie behind the end of the queue: with stale bytes zeroed, the first zero
+// unit is the end again. It returns how many visible units went. Not inside a
+// round. Writer only.
+func (t *Table) Truncate(q *Queue, physical int64) (int64, error) {
+	if err := t.flushBuffer(q); err != nil {
+		return 0, err
+	}
+	before := q.max.Load()
+	if q.first.Load() == noFile {
+		return 0, nil
+	}
+	if q.physical.Load() > physical {
+		r := t.reader(q)
+		defer readerPool.Put(r)
+		err := t.cutQueue(r, func(u Unit) bool {
+			return !u.Valid() || !u.IsFiller() && u.PhysicalOffset >= physical
+		})
+		if err != nil {
+			return 0, fmt.Errorf("cut queue %s: %w", q, err)
+		}
+	}
+	if err := t.clean(q); err != nil {
+		return 0, fmt.Errorf("clean the end of queue %s: %w", q, err)
+	}
+	q.min.Store(min(q.min.Load(), q.max.Load()))
+	return before - q.max.Load(), nil
+}
+
+func (t *Table) flushBuffer(q *Queue) error {
+	if q.warm == nil {
+		return nil
+	}
+	if err := t.write(q); err != nil {
+		return err
+	}
+	t.forget(q)
+	return nil
+}
+
+// clean removes files and zeroes bytes behind the end of a queue.
+func (t *Table) clean(q *Queue) error {
+	end := q.max.Load()
+	if end == 0 {
+		return t.removeFiles(q, 0)
+	}
+	first, last := q.first.Load(), q.last.Load()
+	// The file that the next unit goes to. It stays even if it is empty when
+	// it is the only one: its name is all that is left of the queue's offset.
+	start := end - end%t.perFile
+	if start > first && start == end {
+		start -= t.perFile
+	}
+	if start < last {
+		if err := t.removeFiles(q, start+t.perFile); err != nil {
+			return err
+		}
+	}
+	if start+t.perFile == end {
+		return nil
+	}
+	f, err := t.files.get(fileKey{q, start}, 0)
+	if err != nil {
+		return err
+	}
+	defer t.files.put(f)
+	at := (end - start) * UnitSize
+	t.dirty[q] = min(start, dirtyOr(t.dirty, q, start))
+	return f.Zero(at, t.fileSize-at)
+}
+
+func dirtyOr(dirty map[*Queue]int64, q *Queue, or int64) int64 {
+	if start, ok := dirty[q]; ok {
+		return start
+	}
+	return or
+}
+
+// Reset removes all units and files of a queue; it starts at 0 again. Not
+// inside a round. Writer only.
+func (t *Table) Reset(q *Queue) error {
+	t.forget(q)
+	delete(t.dirty, q)
+	q.min.Store(0)
+	q.max.Store(0)
+	q.physical.Store(-1)
+	if err := t.removeFiles(q, 0); err != nil {
+		return fmt.Errorf("reset queue %s: %w", q, err)
+	}
+	return nil
+}
+
+// CorrectMin moves the minimum to the first message at or behind logMin, the
+// beginning of the commit log.
+func (t *Table) CorrectMin(q *Queue, logMin int64) error {
+	if q.first.Load() == noFile {
+		return nil
+	}
+	r := t.reader(q)
+	defer readerPool.Put(r)
+	return t.correctMin(r, logMin)
+}
+
+func (t *Table) correctMin(r *unitReader, logMin int64) error {
+	q := r.q
+	first, end := q.first.Load(), q.max.Load()
+	if q.physical.Load() <= logMin { // ends at the latest where the log begins
+		q.min.Store(end)
+		return nil
+	}
+	at, err := t.firstFrom(r, max(first, min(q.min.Load(), end)), logMin)
+	if err != nil {
+		return fmt.Errorf("find the minimum of queue %s: %w", q, err)
+	}
+	q.min.Store(at)
+	return nil
+}
+
+// firstFrom searches the first message at or behind logMin in the files.
+// Fillers in front count as before it. Fillers in the middle stand for
+// messages that are not there and break the order, so they are stepped over.
+func (t *Table) firstFrom(r *unitReader, lo, logMin int64) (int64, error) {
+	q := r.q
+	hi := q.max.Load()
+	if w := q.warm; w != nil {
+		hi = min(hi, w.written)
+	}
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		at := mid
+		u, err := r.unit(at)
+		for err == nil && u.IsFiller() && at > lo {
+			at--
+			u, err = r.unit(at)
+		}
+		switch {
+		case err != nil:
+			return 0, err
+		case u.IsFiller() || u.PhysicalOffset < logMin:
+			lo = mid + 1
+		default:
+			hi = at
+		}
+	}
+	return lo, nil
+}
+
+// Expire removes the files whose messages have all left the commit log, never
+// the last one, and corrects the minimum. Writer only.
+func (t *Table) Expire(q *Queue, logMin int64) (removed int, err error) {
+	for {
+		first, last := q.first.Load(), q.last.Load()
+		if first == noFile || first == last {
+			break
+		}
+		u, ok, err := q.Unit(first + t.perFile - 1)
+		if err != nil {
+			return removed, err
+		}
+		if !ok || u.PhysicalOffset >= logMin {
+			break
+		}
+		q.min.Store(max(q.min.Load(), first+t.perFile))
+		q.first.Store(first + t.perFile)
+		t.files.drop(fileKey{q, first})
+		if err := t.fs.Remove(q.fileName(first)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return removed, err
+		}
+		removed++
+	}
+	return removed, t.CorrectMin(q, logMin)
+}

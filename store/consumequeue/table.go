@@ -1,0 +1,246 @@
+package consumequeue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gantrymq/gantry/store/vfs"
+	"go.uber.org/zap"
+)
+
+// Options of a Table.
+type Options struct {
+	FS  vfs.FS
+	Dir string // <store>/consumequeue
+
+	// FileSize is mappedFileSizeConsumeQueue in bytes, 6,000,000 if 0; as in
+	// Java it is rounded up to whole units.
+	FileSize int64
+
+	// Descriptors is how many queue files stay open, 1000 if 0.
+	Descriptors int
+
+	// BufferBytes is how much the buffers of busy queues may take together,
+	// 16 MiB if 0. When it is reached they are written and given back early.
+	BufferBytes int
+
+	Log *zap.Logger // may be nil
+}
+
+// Table holds all queues of a store.
+type Table struct {
+	fs       vfs.FS
+	dir      string
+	perFile  int64 // units
+	fileSize int64
+	budget   int
+	log      *zap.Logger
+	files    files
+
+	mu     sync.RWMutex // topics
+	topics map[string]*topicQueues
+
+	// The rest belongs to the writer.
+	round    uint64
+	touched  []*Queue // got units in this round
+	pending  []*Queue // have units that are not in the files
+	warm     []*Queue // have buffers
+	free     [len(bufferUnits)][][]byte
+	buffered int // bytes of buffers in use
+	dirty    map[*Queue]int64
+	dirs     map[string]struct{}
+	zeros    []byte
+}
+
+// topicQueues are the queues of one topic. Ids are dense in practice; the map
+// is for the others.
+type topicQueues struct {
+	dense  []*Queue
+	sparse map[int32]*Queue
+}
+
+const maxDense = 4096
+
+func (tq *topicQueues) get(id int32) *Queue {
+	if uint32(id) < uint32(len(tq.dense)) {
+		return tq.dense[id]
+	}
+	return tq.sparse[id]
+}
+
+func (tq *topicQueues) set(q *Queue) {
+	switch {
+	case uint32(q.ID) < uint32(len(tq.dense)):
+		tq.dense[q.ID] = q
+	case uint32(q.ID) < maxDense && int(q.ID) < 2*len(tq.dense)+8:
+		tq.dense = append(tq.dense, make([]*Queue, int(q.ID)+1-len(tq.dense))...)
+		tq.dense[q.ID] = q
+		for id, old := range tq.sparse { // what is in reach now
+			if uint32(id) < uint32(len(tq.dense)) {
+				tq.dense[id] = old
+				delete(tq.sparse, id)
+			}
+		}
+	default:
+		if tq.sparse == nil {
+			tq.sparse = map[int32]*Queue{}
+		}
+		tq.sparse[q.ID] = q
+	}
+}
+
+func (tq *topicQueues) all(yield func(*Queue) bool) {
+	for _, q := range tq.dense {
+		if q != nil && !yield(q) {
+			return
+		}
+	}
+	for _, q := range tq.sparse {
+		if !yield(q) {
+			return
+		}
+	}
+}
+
+// New returns a table without queues; Load finds those on disk.
+func New(o Options) *Table {
+	if o.FileSize <= 0 {
+		o.FileSize = 300_000 * UnitSize
+	}
+	if o.Descriptors <= 0 {
+		o.Descriptors = 1000
+	}
+	if o.BufferBytes <= 0 {
+		o.BufferBytes = 16 << 20
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	perFile := (o.FileSize + UnitSize - 1) / UnitSize
+	t := &Table{
+		fs: o.FS, dir: o.Dir, perFile: perFile, fileSize: perFile * UnitSize, budget: o.BufferBytes, log: o.Log,
+		topics: map[string]*topicQueues{}, dirty: map[*Queue]int64{}, dirs: map[string]struct{}{}, round: 1,
+	}
+	t.files.init(o.FS, o.Descriptors)
+	return t
+}
+
+// FileSize is the length of each file in bytes.
+func (t *Table) FileSize() int64 { return t.fileSize }
+
+// Get finds a queue; nothing is created.
+func (t *Table) Get(topic string, id int32) (*Queue, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if tq := t.topics[topic]; tq != nil {
+		q := tq.get(id)
+		return q, q != nil
+	}
+	return nil, false
+}
+
+// Find is Get for a topic that lies in a buffer.
+func (t *Table) Find(topic []byte, id int32) *Queue {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if tq := t.topics[string(topic)]; tq != nil {
+		return tq.get(id)
+	}
+	return nil
+}
+
+// ValidName says that a topic can be a directory name.
+func ValidName(topic string) bool {
+	return topic != "" && topic != "." && topic != ".." && len(topic) <= 255 && !strings.ContainsAny(topic, "/\x00")
+}
+
+// GetOrCreate finds or adds a queue, in memory only: its files come with its
+// first message. Ids are not negative.
+func (t *Table) GetOrCreate(topic string, id int32) (*Queue, error) {
+	if q, ok := t.Get(topic, id); ok {
+		return q, nil
+	}
+	if !ValidName(topic) {
+		return nil, fmt.Errorf("topic %q cannot be the name of a directory", topic)
+	}
+	if id < 0 {
+		return nil, fmt.Errorf("queue id %d of topic %s is negative", id, topic)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tq := t.topics[topic]
+	if tq == nil {
+		topic = strings.Clone(topic)
+		tq = &topicQueues{}
+		t.topics[topic] = tq
+	} else if q := tq.get(id); q != nil {
+		return q, nil
+	} else {
+		for q := range tq.all { // one string for all queues of the topic
+			topic = q.Topic
+			break
+		}
+	}
+	q := newQueue(t, topic, id)
+	tq.set(q)
+	return q, nil
+}
+
+// Queues returns all queues in the order of topic and id.
+func (t *Table) Queues() []*Queue {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var list []*Queue
+	for _, tq := range t.topics {
+		for q := range tq.all {
+			list = append(list, q)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Queue) int {
+		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
+			return c
+		}
+		return int(a.ID) - int(b.ID)
+	})
+	return list
+}
+
+// TopicQueues returns the queues of one topic in the order of their ids.
+func (t *Table) TopicQueues(topic string) []*Queue {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	tq := t.topics[topic]
+	if tq == nil {
+		return nil
+	}
+	list := slices.Collect(tq.all)
+	slices.SortFunc(list, func(a, b *Queue) int { return int(a.ID) - int(b.ID) })
+	return list
+}
+
+// Stats are figures for a monitor.
+type Stats struct {
+	Queues      int
+	Busy        int // with a buffer
+	BufferBytes int
+	Descriptors int
+}
+
+// Stats returns the figures; a method of the writer.
+func (t *Table) Stats() Stats {
+	s := Stats{Busy: len(t.warm), BufferBytes: t.buffered, Descriptors: t.files.count()}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, tq := range t.topics {
+		for range tq.all {
+			s.Queues++
+		}
+	}
+	return s
+}
+
+// Close closes the descriptors. Units that were not written are lost to the
+// files; see WriteOut.
+func (t *Table) Close() { t.files.close() }
