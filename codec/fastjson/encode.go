@@ -34,8 +34,8 @@ const maxSafe = 1<<53 - 1
 // Marshal writes v as fastjson2 2.0.59 does. Members and map entries come in
 // alphabetical order (integer keys by value). Nil pointers, maps, slices and
 // interfaces are null: left out of objects and maps, written in lists. Members
-// tagged omitempty are left out when they are zero: use it for Java's strings
-// and boxed numbers that are often null.
+// tagged omitempty are left out when they are zero (or their IsZero method says
+// so): use it for Java's strings and boxed numbers that are often null.
 func Marshal(v any, opts ...Option) ([]byte, error) { return Append(nil, v, opts...) }
 
 // Append is Marshal behind dst.
@@ -163,7 +163,7 @@ func (e *encoder) structure(v reflect.Value) error {
 	for i := range p.fields {
 		f := &p.fields[i]
 		fv := v.FieldByIndex(f.index)
-		if null(fv) || f.omitEmpty && fv.IsZero() {
+		if null(fv) || f.omitEmpty && f.isZero(fv) {
 			continue
 		}
 		e.line(&first)
@@ -174,6 +174,13 @@ func (e *encoder) structure(v reflect.Value) error {
 	}
 	e.close('}', first)
 	return nil
+}
+
+func (f *field) isZero(v reflect.Value) bool {
+	if f.zeroer {
+		return v.Interface().(interface{ IsZero() bool }).IsZero()
+	}
+	return v.IsZero()
 }
 
 // entry is a map entry in the making: sort decides its place.

@@ -14,6 +14,7 @@ type field struct {
 	quoted    []byte // "name":
 	index     []int
 	omitEmpty bool
+	zeroer    bool // the type has IsZero
 }
 
 // plan is what is known about a struct type: its members in alphabetical order.
@@ -21,6 +22,8 @@ type plan struct {
 	fields []field
 	byName map[string]*field
 }
+
+var zeroerType = reflect.TypeFor[interface{ IsZero() bool }]()
 
 var plans sync.Map // reflect.Type -> *plan
 
@@ -60,6 +63,7 @@ func (p *plan) add(t reflect.Type, at []int) {
 			quoted:    append(appendString(nil, name), ':'),
 			index:     index,
 			omitEmpty: options == "omitempty",
+			zeroer:    f.Type.Implements(zeroerType),
 		})
 	}
 }
