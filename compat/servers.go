@@ -2,6 +2,7 @@ package compat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -135,6 +136,16 @@ func (r *Running) clients(ctx context.Context, dir string, kinds []agent.Kind) e
 		r.Agents[k] = a
 	}
 	return nil
+}
+
+// Stop ends the agents in order and then the servers. Its error is what an agent has to report of itself.
+func (r *Running) Stop() error {
+	var err error
+	for _, a := range r.agents {
+		err = errors.Join(err, a.Stop())
+	}
+	r.Kill()
+	return err
 }
 
 // Kill ends all agents and servers at once.

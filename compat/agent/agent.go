@@ -19,6 +19,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -106,13 +107,35 @@ func Start(ctx context.Context, kind Kind, goAgent, ns, dir string) (*Agent, err
 	return nil, err
 }
 
-// Stop ends the agent. Its error tells of a race that the race detector saw in the agent.
+// Stop ends the agent. Its error tells of a data race that the race detector saw in the agent's own code.
 func (a *Agent) Stop() error {
 	_, _ = fmt.Fprintln(a.proc.Stdin, "op=exit")
+	timer := time.NewTimer(10 * time.Second)
+	defer timer.Stop()
 	select {
 	case <-a.proc.Exited():
-	case <-time.After(10 * time.Second):
+	case <-timer.C:
 		a.proc.Kill()
+	}
+	text, err := os.ReadFile(a.proc.Log)
+	if err != nil {
+		return err
+	}
+	return ownRace(string(text))
+}
+
+// ownRace looks for a report of the race detector where a function of the agent itself, not of the client library,
+// made one of the two accesses. (The library has races of its own, in ordered consumption for one.)
+func ownRace(log string) error {
+	for _, report := range strings.Split(log, "WARNING: DATA RACE")[1:] {
+		report, _, _ = strings.Cut(report, "==================")
+		lines := strings.Split(report, "\n")
+		for i, line := range lines[:len(lines)-1] {
+			access := strings.Contains(line, " at 0x") && strings.Contains(line, "by ")
+			if access && strings.HasPrefix(strings.TrimSpace(lines[i+1]), "main.") {
+				return fmt.Errorf("the agent has a data race:\n%s", report)
+			}
+		}
 	}
 	return nil
 }
