@@ -1,0 +1,29 @@
+// Package answers plays scripts of raw requests against a broker and compares
+// what comes back with what the original server answered.
+//
+// A script is a text file. The original server's answers were written into it
+// by playing the same script against it, so one file is both the question and
+// the measured answer, and a reader sees them side by side:
+//
+//	# anything
+//	mask "timestamp":[0-9]+ => "timestamp":0
+//	open A B
+//	A 34 {"body":"{\"clientID\":\"c1\"}"}
+//	< {"code":0,"ext":{"IS_SUB_CHANGE":"true"}}
+//	push B
+//	< {"code":40,"flag":2,"ext":{"consumerGroup":"G"}}
+//	quiet B
+//	put T 0 3
+//	close A
+//
+// "A 34 {...}" sends request code 34 on connection A and waits for its answer;
+// members are ext (extension fields), body, lang, ver and flag. "push" waits for
+// a frame that the server sends by itself, "quiet" checks that none is there,
+// "put TOPIC QUEUE COUNT" asks the caller to store messages, "sleep" lets the
+// server's clock run. A mask replaces what no two servers share (times, counters)
+// on both sides before they are compared. JSON bodies are compared by value and
+// without regard to order, since the original writes its maps in hash order.
+//
+// The package speaks the wire by itself, with nothing of codec: a fault there
+// must not hide itself in the tests.
+package answers

@@ -1,0 +1,341 @@
+package answers
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"reflect"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Player is the other side of a script.
+type Player struct {
+	Dial func() (net.Conn, error)
+	// Put stores count messages with the given body prefix; nil when no script needs it.
+	Put func(topic string, queue, count int) error
+	// Sleep lets the server's clock run; nil really sleeps.
+	Sleep func(time.Duration)
+	// Strict turns a fastjson text into ordinary JSON (codec/fastjson.Normalize).
+	Strict func([]byte) ([]byte, error)
+	// Wait is the longest time for an answer or a pushed frame; 0 means 5 s.
+	Wait time.Duration
+}
+
+type mask struct {
+	re  *regexp.Regexp
+	sub string
+}
+
+type player struct {
+	*Player
+	conns map[string]*conn
+	masks []mask
+}
+
+// Record plays the script against p and returns it with p's answers in it.
+func (p *Player) Record(script string) (string, error) {
+	var out []string
+	_, err := p.run(script, func(line, want, got string, same bool) {
+		switch {
+		case line != "":
+			out = append(out, line)
+		case want != "" && same:
+			out = append(out, "< "+want)
+		default:
+			out = append(out, "< "+got)
+		}
+	})
+	return strings.Join(out, "\n") + "\n", err
+}
+
+// Difference is one answer that is not as the script has it.
+type Difference struct {
+	Line      int
+	Step      string
+	Want, Got string
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("line %d: %s\n\twant %s\n\t got %s", d.Line, d.Step, d.Want, d.Got)
+}
+
+// Check plays the script against p and returns where the answers differ.
+func (p *Player) Check(script string) ([]Difference, error) {
+	return p.run(script, func(string, string, string, bool) {})
+}
+
+func (p *Player) run(script string, sink func(line, want, got string, same bool)) (diffs []Difference, err error) {
+	s := &player{Player: p, conns: map[string]*conn{}}
+	defer func() {
+		for _, c := range s.conns {
+			c.c.Close()
+			<-c.done
+		}
+	}()
+	lines := strings.Split(strings.TrimRight(script, "\n"), "\n")
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		if strings.HasPrefix(line, "< ") {
+			continue // belongs to the step before, which has read it
+		}
+		sink(line, "", "", false)
+		got, answered, err := s.step(line)
+		if err != nil {
+			return diffs, fmt.Errorf("line %d: %s: %w", i+1, line, err)
+		}
+		if !answered {
+			continue
+		}
+		want := ""
+		if i+1 < len(lines) {
+			want, _ = strings.CutPrefix(lines[i+1], "< ")
+			if want == lines[i+1] {
+				want = ""
+			}
+		}
+		gotText := text(got)
+		same := s.same(want, got)
+		sink("", want, gotText, same)
+		if !same {
+			diffs = append(diffs, Difference{i + 1, line, want, gotText})
+		}
+	}
+	return diffs, nil
+}
+
+func text(f Frame) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(f); err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func (s *player) step(line string) (got Frame, answered bool, err error) {
+	if line == "" || line[0] == '#' {
+		return
+	}
+	word, rest, _ := strings.Cut(line, " ")
+	args := strings.Fields(rest)
+	switch word {
+	case "mask":
+		re, sub, ok := strings.Cut(rest, " => ")
+		if !ok {
+			return got, false, errors.New("a mask is: mask REGEXP => TEXT")
+		}
+		m, err := regexp.Compile(re)
+		s.masks = append(s.masks, mask{m, sub})
+		return got, false, err
+	case "open":
+		for _, name := range args {
+			c, err := s.Dial()
+			if err != nil {
+				return got, false, err
+			}
+			s.conns[name] = open(c)
+		}
+		return
+	case "put":
+		if len(args) != 3 || s.Put == nil {
+			return got, false, errors.New("put TOPIC QUEUE COUNT")
+		}
+		q, _ := strconv.Atoi(args[1])
+		n, _ := strconv.Atoi(args[2])
+		return got, false, s.Put(args[0], q, n)
+	case "sleep":
+		d, err := time.ParseDuration(rest)
+		if s.Sleep != nil {
+			s.Sleep(d)
+		} else {
+			time.Sleep(d)
+		}
+		return got, false, err
+	case "close", "push", "quiet":
+		c := s.conns[rest]
+		if c == nil {
+			return got, false, fmt.Errorf("no connection %q", rest)
+		}
+		return s.onConn(word, rest, c)
+	}
+	c := s.conns[word]
+	if c == nil {
+		return got, false, fmt.Errorf("no connection %q", word)
+	}
+	code, members, _ := strings.Cut(rest, " ")
+	f := Frame{}
+	if members != "" {
+		if err := json.Unmarshal([]byte(members), &f); err != nil {
+			return got, false, err
+		}
+	}
+	if f.Code, err = strconv.Atoi(code); err != nil {
+		return got, false, err
+	}
+	got, err = c.call(f, s.wait())
+	switch {
+	case errors.Is(err, errTimeout):
+		return Frame{Note: "no answer"}, true, nil
+	case errors.Is(err, os.ErrClosed):
+		return Frame{Note: "closed"}, true, nil
+	}
+	return got, true, err
+}
+
+func (s *player) wait() time.Duration {
+	if s.Wait > 0 {
+		return s.Wait
+	}
+	return 5 * time.Second
+}
+
+func (s *player) onConn(word, name string, c *conn) (Frame, bool, error) {
+	switch word {
+	case "close":
+		c.c.Close()
+		<-c.done
+		delete(s.conns, name)
+		return Frame{}, false, nil
+	case "push":
+		select {
+		case f := <-c.pushed:
+			return f, true, nil
+		case <-time.After(s.wait()):
+			return Frame{Note: "nothing pushed"}, true, nil
+		}
+	default: // quiet
+		select {
+		case f := <-c.pushed:
+			f.Note = "pushed"
+			return f, true, nil
+		case <-time.After(300 * time.Millisecond):
+			return Frame{Note: "quiet"}, true, nil
+		}
+	}
+}
+
+func (s *player) same(want string, got Frame) bool {
+	if want == "" {
+		return false
+	}
+	var w Frame
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		return false
+	}
+	return w.Code == got.Code && w.Flag == got.Flag && w.Note == got.Note &&
+		s.mask(w.Remark) == s.mask(got.Remark) &&
+		s.sameFields(w.Ext, got.Ext) && s.sameBody(w.Body, got.Body)
+}
+
+func (s *player) mask(t string) string {
+	for _, m := range s.masks {
+		t = m.re.ReplaceAllString(t, m.sub)
+	}
+	return t
+}
+
+func (s *player) sameFields(a, b map[string]string) bool {
+	if len(a) != len(b) || (a == nil) != (b == nil) { // no extFields and empty ones differ
+		return false
+	}
+	for k, v := range a {
+		w, ok := b[k]
+		if !ok || s.mask(v) != s.mask(w) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *player) sameBody(a, b string) bool {
+	a, b = s.mask(a), s.mask(b)
+	if a == b {
+		return true
+	}
+	x, okx := s.value(a)
+	y, oky := s.value(b)
+	return okx && oky && reflect.DeepEqual(x, y)
+}
+
+// value reads a JSON body with everything in a fixed order.
+func (s *player) value(body string) (any, bool) {
+	b := []byte(body)
+	if s.Strict != nil {
+		strict, err := s.Strict(b)
+		if err != nil {
+			return nil, false
+		}
+		b = strict
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, false
+	}
+	return ordered(v), true
+}
+
+func ordered(v any) any {
+	switch t := v.(type) {
+	case map[string]any:
+		for k := range t {
+			t[k] = ordered(t[k])
+		}
+	case []any:
+		keys := make([]string, len(t))
+		for i := range t {
+			t[i] = ordered(t[i])
+			k, _ := json.Marshal(t[i]) // sorted keys
+			keys[i] = string(k)
+		}
+		sort.Sort(byKey{keys, t})
+	}
+	return v
+}
+
+type byKey struct {
+	keys []string
+	vals []any
+}
+
+func (b byKey) Len() int           { return len(b.keys) }
+func (b byKey) Less(i, j int) bool { return b.keys[i] < b.keys[j] }
+func (b byKey) Swap(i, j int) {
+	b.keys[i], b.keys[j] = b.keys[j], b.keys[i]
+	b.vals[i], b.vals[j] = b.vals[j], b.vals[i]
+}
+
+// SendPut is a Put that sends ordinary messages, for servers that take them.
+func SendPut(dial func() (net.Conn, error)) func(topic string, queue, count int) error {
+	return func(topic string, queue, count int) error {
+		c, err := dial()
+		if err != nil {
+			return err
+		}
+		w := open(c)
+		defer func() { c.Close(); <-w.done }()
+		for i := range count {
+			r, err := w.call(Frame{Code: 10, Body: "message " + strconv.Itoa(i), Ext: map[string]string{
+				"producerGroup": "put", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
+				"queueId": strconv.Itoa(queue), "sysFlag": "0", "bornTimestamp": strconv.FormatInt(time.Now().UnixMilli(), 10),
+				"flag": "0", "properties": "", "reconsumeTimes": "0", "unitMode": "false",
+			}}, 5*time.Second)
+			if err != nil {
+				return err
+			}
+			if r.Code != 0 {
+				return fmt.Errorf("put %s: code %d %s", topic, r.Code, r.Remark)
+			}
+		}
+		return nil
+	}
+}

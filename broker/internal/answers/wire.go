@@ -1,0 +1,133 @@
+package answers
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Frame is a request or an answer as a script shows it. Numbers that a script
+// leaves out have the value an ordinary client sends.
+type Frame struct {
+	Code   int               `json:"code"`
+	Flag   int               `json:"flag,omitempty"` // without the response bit
+	Remark string            `json:"remark,omitempty"`
+	Ext    map[string]string `json:"ext,omitzero"`
+	Body   string            `json:"body,omitempty"`
+	Lang   string            `json:"lang,omitempty"`
+	Ver    int               `json:"ver,omitempty"`
+	Note   string            `json:"note,omitempty"` // "no answer", "closed"
+}
+
+type header struct {
+	Code      int               `json:"code"`
+	Language  string            `json:"language"`
+	Version   int               `json:"version"`
+	Opaque    int32             `json:"opaque"`
+	Flag      int               `json:"flag"`
+	Remark    string            `json:"remark,omitempty"`
+	ExtFields map[string]string `json:"extFields"`
+	Type      string            `json:"serializeTypeCurrentRPC"`
+}
+
+// conn is one client connection: a reader goroutine sorts answers from frames
+// that the server sent by itself.
+type conn struct {
+	c      net.Conn
+	opaque int32
+	done   chan struct{} // closed when the reader ends
+
+	mu      sync.Mutex
+	waiting map[int32]chan Frame
+	pushed  chan Frame
+}
+
+func open(c net.Conn) *conn {
+	w := &conn{c: c, done: make(chan struct{}), waiting: map[int32]chan Frame{}, pushed: make(chan Frame, 1024)}
+	go w.read()
+	return w
+}
+
+func (w *conn) read() {
+	defer close(w.done)
+	for {
+		var l [8]byte
+		if _, err := io.ReadFull(w.c, l[:]); err != nil {
+			return
+		}
+		n, hl := int(binary.BigEndian.Uint32(l[:])), int(binary.BigEndian.Uint32(l[4:])&0xffffff)
+		if n < 4+hl || n > 1<<24 {
+			return
+		}
+		b := make([]byte, n-4)
+		if _, err := io.ReadFull(w.c, b); err != nil {
+			return
+		}
+		var h header
+		if err := json.Unmarshal(b[:hl], &h); err != nil {
+			h.Remark = fmt.Sprintf("unreadable header %q: %v", b[:hl], err)
+		}
+		f := Frame{Code: h.Code, Flag: h.Flag &^ 1, Remark: h.Remark, Ext: h.ExtFields, Body: string(b[hl:])}
+		if h.Flag&1 == 0 {
+			w.pushed <- f
+			continue
+		}
+		w.mu.Lock()
+		ch := w.waiting[h.Opaque]
+		delete(w.waiting, h.Opaque)
+		w.mu.Unlock()
+		if ch != nil {
+			ch <- f
+		}
+	}
+}
+
+var errTimeout = errors.New("no answer")
+
+func (w *conn) call(f Frame, wait time.Duration) (Frame, error) {
+	w.opaque++
+	h := header{Code: f.Code, Language: f.Lang, Version: f.Ver, Opaque: w.opaque, Flag: f.Flag, ExtFields: f.Ext, Type: "JSON"}
+	if h.Language == "" {
+		h.Language = "JAVA"
+	}
+	if h.Version == 0 {
+		h.Version = 513
+	}
+	head, err := json.Marshal(h)
+	if err != nil {
+		return Frame{}, err
+	}
+	b := make([]byte, 8, 8+len(head)+len(f.Body))
+	binary.BigEndian.PutUint32(b, uint32(4+len(head)+len(f.Body)))
+	binary.BigEndian.PutUint32(b[4:], uint32(len(head)))
+	b = append(append(b, head...), f.Body...)
+	ch := make(chan Frame, 1)
+	w.mu.Lock()
+	w.waiting[h.Opaque] = ch
+	w.mu.Unlock()
+	if _, err := w.c.Write(b); err != nil {
+		return Frame{}, err
+	}
+	if f.Flag&2 != 0 {
+		return Frame{Note: "oneway"}, nil
+	}
+	select {
+	case r := <-ch:
+		return r, nil
+	case <-w.done:
+		select {
+		case r := <-ch:
+			return r, nil
+		default:
+			return Frame{}, os.ErrClosed
+		}
+	case <-time.After(wait):
+		return Frame{}, errTimeout
+	}
+}

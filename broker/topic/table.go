@@ -1,0 +1,401 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/broker/names"
+	"github.com/gantrymq/gantry/broker/stats"
+	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/fastjson"
+	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/store/configfile"
+	"github.com/gantrymq/gantry/store/consumequeue"
+)
+
+// Options of a Table. File, Settings, Stats and Queue must be there.
+type Options struct {
+	File     *configfile.File // config/topics.json
+	Settings *settings.Set    // BrokerConfig and MessageStoreConfig
+	Stats    *stats.Table
+	// Queue returns a queue, making it (in memory) when it is new.
+	Queue func(topic string, id int32) *consumequeue.Queue
+	// OnChange is told of each topic that was created or changed, after the
+	// change is durable and outside of all locks.
+	OnChange func(t *Topic)
+	// OnDelete is told of each topic that was deleted.
+	OnDelete func(t *Topic)
+	Now      func() time.Time // time.Now if nil
+	Log      *zap.Logger      // may be nil
+}
+
+// Table holds all topics.
+type Table struct {
+	o      Options
+	topics *names.Map[*Topic]
+	own    map[string]bool // system names that depend on the settings; fixed
+	saver  *configfile.Saver
+
+	mu      sync.Mutex // held by everything that changes a topic, never over I/O
+	version body.DataVersion
+}
+
+// New makes the table with the system topics of a first start. Nothing is read
+// or written yet: Load comes before everything else.
+func New(o Options) *Table {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	t := &Table{o: o, topics: names.New[*Topic](), own: map[string]bool{}}
+	t.version.Timestamp = o.Now().UnixMilli()
+	t.saver = configfile.NewSaver(o.File, t.encode)
+	for _, c := range firstTopics(o.Settings) {
+		t.own[c.TopicName] = true
+	}
+	for _, c := range firstTopics(o.Settings) {
+		t.put(c)
+	}
+	return t
+}
+
+// firstTopics are the topics a broker has at its first start, as the original's.
+func firstTopics(s *settings.Set) []body.TopicConfig {
+	cluster, broker := s.String("brokerClusterName"), s.String("brokerName")
+	topic := func(name string, queues, perm int32) body.TopicConfig {
+		return body.TopicConfig{TopicName: name, ReadQueueNums: queues, WriteQueueNums: queues, Perm: perm,
+			TopicFilterType: body.SingleTag, Attributes: map[string]string{}}
+	}
+	const rw = body.PermRead | body.PermWrite
+	inherited := func(key string) int32 {
+		if s.Bool(key) {
+			return body.PermInherit | rw
+		}
+		return body.PermInherit
+	}
+	const (
+		clusterQueues   = 16
+		benchmarkQueues = 1024
+		delayLevels     = 18
+	)
+	list := []body.TopicConfig{
+		topic(SelfTest, 1, rw),
+		topic(Benchmark, benchmarkQueues, rw),
+		topic(cluster, clusterQueues, inherited("clusterTopicEnable")),
+		topic(broker, 1, inherited("brokerTopicEnable")),
+		topic(OffsetMoved, 1, rw),
+		topic(Schedule, delayLevels, rw),
+		topic(cluster+ReplySuffix, 1, rw),
+		topic(RevivePrefix+cluster, int32(s.Int("reviveQueueNum")), rw),
+		topic(SyncMemberPrefix+broker, 1, body.PermInherit),
+		topic(TransHalf, 1, rw),
+		topic(TransOpHalf, 1, rw),
+		topic(RocksTransHalf, 1, rw),
+		topic(RocksTransOpHalf, 1, rw),
+	}
+	if s.Bool("autoCreateTopicEnable") {
+		list = append(list, topic(Template, int32(s.Int("defaultTopicQueueNums")), body.PermInherit|rw))
+	}
+	if s.Bool("traceTopicEnable") {
+		list = append(list, topic(s.String("msgTraceTopicName"), 1, rw))
+	}
+	if s.Bool("timerWheelEnable") {
+		list = append(list, topic(WheelTimer, 1, rw))
+	}
+	return list
+}
+
+// put makes or changes a topic in memory.
+func (t *Table) put(c body.TopicConfig) *Topic {
+	h, created := t.topics.GetOrCreate(c.TopicName, func() *Topic {
+		h := &Topic{Name: c.TopicName, Stats: t.o.Stats.Topic(c.TopicName), table: t,
+			system: t.isSystem(c.TopicName), closed: Closed(c.TopicName)}
+		h.set(c)
+		return h
+	})
+	if !created {
+		h.set(c)
+	}
+	return h
+}
+
+// Load reads config/topics.json over the topics of a first start. It must
+// succeed before anything is changed or saved.
+func (t *Table) Load() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.o.File.Load(func(content []byte) error {
+		var f body.TopicConfigSerializeWrapper
+		if err := fastjson.Unmarshal(content, &f); err != nil {
+			return err
+		}
+		for name, c := range f.TopicConfigTable {
+			if c == nil || name == "" {
+				return fmt.Errorf("topic %q has no configuration", name)
+			}
+		}
+		for name, c := range f.TopicConfigTable {
+			if c.TopicName != name {
+				t.o.Log.Warn("a topic is listed under another name than its own; the key counts",
+					zap.String("key", name), zap.String("topicName", c.TopicName))
+				c.TopicName = name
+			}
+			t.put(*c)
+		}
+		if f.DataVersion != (body.DataVersion{}) {
+			t.version = f.DataVersion
+		}
+		return nil
+	})
+}
+
+func (t *Table) encode() ([]byte, error) {
+	v, configs := t.Snapshot()
+	return fastjson.Marshal(&body.TopicConfigSerializeWrapper{DataVersion: v, TopicConfigTable: configs}, fastjson.Pretty)
+}
+
+// Snapshot returns the data version and all configurations, which must not be
+// changed. What it returns is no older than the version.
+func (t *Table) Snapshot() (body.DataVersion, map[string]*body.TopicConfig) {
+	t.mu.Lock()
+	v := t.version
+	t.mu.Unlock()
+	configs := make(map[string]*body.TopicConfig, t.topics.Len())
+	for name, h := range t.topics.All() {
+		configs[name] = h.Config()
+	}
+	return v, configs
+}
+
+// Find returns the topic of that name, nil when there is none. It neither locks
+// nor allocates; name is not kept.
+func (t *Table) Find(name []byte) *Topic {
+	h, _ := t.topics.Get(name)
+	return h
+}
+
+// FindString is Find.
+func (t *Table) FindString(name string) *Topic {
+	h, _ := t.topics.Find(name)
+	return h
+}
+
+// Len is the number of topics.
+func (t *Table) Len() int { return t.topics.Len() }
+
+// IsSystem tells whether a name is reserved on this broker.
+func (t *Table) IsSystem(name string) bool { return t.isSystem(name) }
+
+// DataVersion returns the version of the table.
+func (t *Table) DataVersion() body.DataVersion {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.version
+}
+
+// Step moves the data version on: something that name servers are told about the
+// topics has changed (the broker's permission).
+func (t *Table) Step() {
+	t.mu.Lock()
+	t.step()
+	t.mu.Unlock()
+}
+
+func (t *Table) step() {
+	t.version.Next(0, t.o.Now())
+}
+
+// Save brings what Step marked to disk; everything else is saved by itself.
+func (t *Table) Save() error { return t.saver.Save() }
+
+// changed is the end of every change, called without the lock.
+func (t *Table) changed(h *Topic, tell bool) error {
+	err := t.saver.Save()
+	if err != nil {
+		t.o.Log.Error("topics cannot be saved; the change is lost at the next start", zap.Error(err))
+	}
+	if tell && t.o.OnChange != nil {
+		t.o.OnChange(h)
+	}
+	return err
+}
+
+// EnsureForSend returns the topic a producer sends to, creating it from a
+// template topic when that one passes its permissions on (bit PermInherit):
+// queues is what the producer asks for, at most the template's number; less than
+// none is none. by is the producer's address, for the log.
+//
+// nil means the topic cannot be created. Unlike in the original, asking for it
+// while autoCreateTopicEnable is off does not take the bit from TBW102.
+func (t *Table) EnsureForSend(name, template string, queues, sysFlag int32, by string) *Topic {
+	t.mu.Lock()
+	if h := t.FindString(name); h != nil {
+		t.mu.Unlock()
+		return h
+	}
+	why := ""
+	from := t.FindString(template)
+	switch {
+	case from == nil:
+		why = "the template topic does not exist"
+	case template == Template && !t.o.Settings.Bool("autoCreateTopicEnable"):
+		why = "autoCreateTopicEnable is off"
+	case from.Config().Perm&body.PermInherit == 0:
+		why = "the template topic does not pass its permissions on"
+	}
+	if why != "" {
+		t.mu.Unlock()
+		t.o.Log.Warn("topic is not created", zap.String("topic", name), zap.String("template", template), zap.String("why", why), zap.String("producer", by))
+		return nil
+	}
+	c := from.Config()
+	n := max(0, min(queues, c.WriteQueueNums))
+	h := t.put(body.TopicConfig{TopicName: name, ReadQueueNums: n, WriteQueueNums: n, Perm: c.Perm &^ body.PermInherit,
+		TopicFilterType: c.TopicFilterType, TopicSysFlag: sysFlag, Attributes: map[string]string{}})
+	t.step()
+	t.mu.Unlock()
+	t.o.Log.Info("topic created by a send", zap.String("topic", name), zap.String("template", template), zap.Int32("queues", n), zap.String("producer", by))
+	_ = t.changed(h, true) // logged; the producer can go on
+	return h
+}
+
+// Ensure returns a topic that the broker itself needs (retry and dead letter
+// topics), creating it when it is new. One that exists only has its order flag
+// set to order.
+func (t *Table) Ensure(name string, queues, perm int32, order bool, sysFlag int32) *Topic {
+	if h := t.FindString(name); h != nil && h.Config().Order == order {
+		return h // the usual case: every heartbeat asks
+	}
+	t.mu.Lock()
+	if h := t.FindString(name); h != nil {
+		if h.Config().Order == order {
+			t.mu.Unlock()
+			return h
+		}
+		c := *h.Config()
+		c.Order = order
+		h.set(c)
+		t.step()
+		t.mu.Unlock()
+		_ = t.changed(h, false) // as the original: told at the next full registration
+		return h
+	}
+	h := t.put(body.TopicConfig{TopicName: name, ReadQueueNums: queues, WriteQueueNums: queues, Perm: perm,
+		TopicFilterType: body.SingleTag, TopicSysFlag: sysFlag, Order: order, Attributes: map[string]string{}})
+	t.step()
+	t.mu.Unlock()
+	t.o.Log.Info("topic created", zap.String("topic", name), zap.Int32("queues", queues))
+	_ = t.changed(h, true)
+	return h
+}
+
+// ErrNotSaved wraps errors of Update for a change that is in force but not on disk.
+var ErrNotSaved = errors.New("the change is in force but could not be saved")
+
+// Update creates or replaces a topic as an administrator asks. The attributes of
+// c are changes: their keys have signs (see ParseChanges). A configuration that
+// is what the topic has already changes nothing.
+func (t *Table) Update(c body.TopicConfig) error {
+	changes := c.Attributes
+	t.mu.Lock()
+	h := t.FindString(c.TopicName)
+	var current map[string]string
+	if h != nil {
+		current = h.Config().Attributes
+		c.Attributes = current
+		if len(changes) == 0 && len(current) == 0 && equal(&c, h.Config()) {
+			t.mu.Unlock()
+			return nil
+		}
+	}
+	attributes, err := Alter(attributes, h == nil, current, changes)
+	if err == nil {
+		if what := Unsupported(attributes); what != "" {
+			err = fmt.Errorf("%s is not supported yet: its messages could not be served", what)
+		}
+	}
+	if err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	c.Attributes = attributes
+	t.o.Log.Info("topic is set by an administrator", zap.Any("config", c), zap.Bool("new", h == nil))
+	h = t.put(c)
+	t.step()
+	t.mu.Unlock()
+	if err := t.changed(h, true); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotSaved, err)
+	}
+	return nil
+}
+
+func equal(a, b *body.TopicConfig) bool {
+	return a.TopicName == b.TopicName && a.ReadQueueNums == b.ReadQueueNums && a.WriteQueueNums == b.WriteQueueNums &&
+		a.Perm == b.Perm && a.TopicFilterType == b.TopicFilterType && a.TopicSysFlag == b.TopicSysFlag &&
+		a.Order == b.Order && maps.Equal(a.Attributes, b.Attributes)
+}
+
+// SetOrdered marks topics as ordered, as the name server's configuration of
+// ordered topics asks. It returns when that is on disk.
+func (t *Table) SetOrdered(topics []string) {
+	t.mu.Lock()
+	any := false
+	for _, name := range topics {
+		if h := t.FindString(name); h != nil && !h.Config().Order {
+			c := *h.Config()
+			c.Order = true
+			h.set(c)
+			any = true
+			t.o.Log.Info("topic is ordered now, as the name server has it", zap.String("topic", name))
+		}
+	}
+	if any {
+		t.step()
+	}
+	t.mu.Unlock()
+	if any {
+		_ = t.changed(nil, false)
+	}
+}
+
+// Delete takes a topic out of the table. Its queues and offsets are for others.
+func (t *Table) Delete(name string) bool {
+	t.mu.Lock()
+	h, ok := t.topics.Delete(name)
+	if ok {
+		h.deleted.Store(true)
+		t.step()
+	}
+	t.mu.Unlock()
+	if !ok {
+		return false
+	}
+	t.o.Log.Info("topic deleted", zap.String("topic", name))
+	t.o.Stats.DeleteTopic(name)
+	_ = t.changed(h, false)
+	if t.o.OnDelete != nil {
+		t.o.OnDelete(h)
+	}
+	return true
+}
+
+// Page returns at most most configurations in the order of their names, from
+// number first on.
+func (t *Table) Page(first, most int) map[string]*body.TopicConfig {
+	_, all := t.Snapshot()
+	list := slices.SortedFunc(maps.Keys(all), strings.Compare)
+	page := map[string]*body.TopicConfig{}
+	for _, name := range list[min(first, len(list)):min(first+most, len(list))] {
+		page[name] = all[name]
+	}
+	return page
+}
