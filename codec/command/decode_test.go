@@ -111,6 +111,7 @@ func TestDecodeJSONLenient(t *testing.T) {
 		{"{\f\b\x00\"code\":7}", `code=7`},
 		{`/*c*/{/*c*/"code":7,/**/"opaque":1}/*c*/`, `code=7 opaque=1`},
 		{"{//c\n\"code\":7}//c", `code=7`},
+		{`{"code":7},`, `code=7`},
 		{`{"code":7,"code":8}`, `code=8`},
 		{`{"Code":7,"CODE":8}`, `code=0`},
 		{`{"co\u0064e":7}`, `code=7`},
@@ -193,7 +194,7 @@ func TestDecodeJSONMalformed(t *testing.T) {
 	tests := []string{
 		``, ` `, `null`, `[]`, `[7]`, `7`, `"x"`, `{`, `{"co`, `{"code"`, `{"code":`, `{"code":7`, `}`,
 		`{code:7}`, `{1:2}`, `{null:2}`, `{"code":7,null:2}`, `{,"code":7}`, `{"code":7,,}`, `{"code":7;}`, `{"code":7#c` + "\n}",
-		"\xef\xbb\xbf{\"code\":7}", `{"code":7}x`, `{"code":7}}`, `{"code":7}{}`,
+		"\xef\xbb\xbf{\"code\":7}", `{"code":7}x`, `{"code":7}}`, `{"code":7}{}`, `{"code":7},,`, `{"code":7},x`,
 		"{\v\"code\":7}", "{\u00a0\"code\":7}", "{\u2028\"code\":7}", "{\x1a\"code\":7}", "{\x01\"code\":7}",
 		`{"code":2147483648}`, `{"code":-2147483649}`, `{"code":99999999999999999999}`, `{"code":"2147483648"}`, `{"opaque":4294967296}`,
 		`{"code":"abc"}`, `{"code":" 5"}`, `{"code":0x10}`, `{"code":5f}`, `{"code":[]}`, `{"version":"x"}`, `{"code":nul}`, `{"code":}`,

@@ -82,29 +82,57 @@ func (c *Command) decodeJSON(b []byte) error {
 	}
 	p.i++
 	for {
-		q := p.peek()
-		if q == '}' {
-			p.i++
-			break
-		}
-		key, err := p.key(q)
-		if err != nil {
-			return err
+		key := p.plainKey()
+		if key == nil {
+			q := p.peek()
+			if q == '}' {
+				p.i++
+				break
+			}
+			var err error
+			if key, err = p.key(q); err != nil {
+				return err
+			}
 		}
 		if err := c.member(&p, key); err != nil {
 			return err
 		}
 		p.comma()
 	}
+	p.comma()
 	if p.peek(); p.i < len(p.b) {
 		return p.fail("text behind the header")
 	}
 	return nil
 }
 
+// plainKey reads a key and its colon if they are written without blanks and escapes, as almost always. Otherwise it
+// returns nil and reads nothing.
+func (p *parser) plainKey() []byte {
+	b, i := p.b, p.i
+	if len(b)-i < 4 || b[i] != '"' {
+		return nil
+	}
+	end := i + 2
+	if b[end] != '"' || !plain[b[i+1]] {
+		// Not one of the short names of a send.
+		end = scan(b, i+1)
+		if len(b)-end < 2 || b[end] != '"' {
+			return nil
+		}
+	}
+	if b[end+1] != ':' {
+		return nil
+	}
+	p.i = end + 2
+	return b[i+1 : end : end]
+}
+
 // comma skips the comma behind a member. Like fastjson2 it does not insist on one.
 func (p *parser) comma() {
-	if p.peek() == ',' {
+	if p.i < len(p.b) && p.b[p.i] == ',' {
+		p.i++
+	} else if p.peek() == ',' {
 		p.i++
 	}
 }
@@ -168,60 +196,90 @@ func (c *Command) extFields(p *parser) error {
 		return p.fail("extFields is no object")
 	}
 	c.HasFields = true
+	fields := c.Fields
 	for {
-		q := p.peek()
-		if q == '}' {
-			p.i++
-			return nil
-		}
-		key, err := p.key(q)
-		if err != nil {
-			return err
+		key := p.plainKey()
+		if key == nil {
+			q := p.peek()
+			if q == '}' {
+				p.i++
+				c.Fields = fields
+				return nil
+			}
+			var err error
+			if key, err = p.key(q); err != nil {
+				return err
+			}
 		}
 		value, err := p.value()
 		if err != nil {
 			return err
 		}
-		if len(c.Fields) == MaxFields {
+		if len(fields) == MaxFields {
 			return p.fail("too many ext fields")
 		}
-		c.Fields = append(c.Fields, Field{key, value})
+		fields = append(fields, Field{key, value})
 		p.comma()
 	}
 }
 
 // text reads a string in place; p.i is at its opening quote q. The result is never nil.
 func (p *parser) text(q byte) ([]byte, error) {
-	b := p.b
 	start := p.i + 1
-	i, high := scan(b, start, q)
+	if q != '"' {
+		return p.textSlow(start, start, q)
+	}
+	end := scan(p.b, start)
+	if end < len(p.b) && p.b[end] == '"' {
+		p.i = end + 1
+		return p.b[start:end:end], nil
+	}
+	return p.textSlow(start, end, q)
+}
+
+// textSlow goes on at i where text met an escape, the end of the header or a byte beyond ASCII.
+func (p *parser) textSlow(start, i int, q byte) ([]byte, error) {
+	b := p.b
 	end := i // where the resolved text ends
+	high := false
 	for {
 		if i >= len(b) {
 			return nil, p.fail("string without an end")
 		}
-		if b[i] == q {
-			break
+		next := i
+		switch c := b[i]; {
+		case c == q:
+			p.i = i + 1
+			t := b[start:end:end]
+			if high && !utf8.Valid(t) {
+				var ok bool
+				if t, ok = repair(t); !ok {
+					return nil, p.fail("string is not UTF-8")
+				}
+			}
+			return t, nil
+		case c == '\\':
+			var ok bool
+			if i, end, ok = unescape(b, i, end); !ok {
+				p.i = i
+				return nil, p.fail("bad escape")
+			}
+			if q == '"' {
+				next = scan(b, i)
+				break
+			}
+			fallthrough
+		default:
+			var h bool
+			next, h = scanAny(b, i, q)
+			high = high || h
 		}
-		var ok bool
-		if i, end, ok = unescape(b, i, end); !ok {
-			p.i = i
-			return nil, p.fail("bad escape")
+		if next > i {
+			copy(b[end:], b[i:next])
+			end += next - i
+			i = next
 		}
-		next, h := scan(b, i, q)
-		high = high || h
-		end += copy(b[end:], b[i:next])
-		i = next
 	}
-	p.i = i + 1
-	t := b[start:end:end]
-	if high && !utf8.Valid(t) {
-		var ok bool
-		if t, ok = repair(t); !ok {
-			return nil, p.fail("string is not UTF-8")
-		}
-	}
-	return t, nil
 }
 
 // unescape resolves the escape at b[i], writes it to b[w:] and returns both positions behind it. No escape is shorter
@@ -275,6 +333,9 @@ func unescape(b []byte, i, w int) (int, int, bool) {
 // value reads any value as text, as Java does where a string belongs: null is nil, a number is written in full, nested
 // values are their own text.
 func (p *parser) value() ([]byte, error) {
+	if p.i < len(p.b) && p.b[p.i] == '"' {
+		return p.text('"')
+	}
 	switch q := p.peek(); {
 	case q == '"' || q == '\'':
 		return p.text(q)
@@ -282,8 +343,14 @@ func (p *parser) value() ([]byte, error) {
 		return nil, p.literal("null")
 	case q == '{' || q == '[' || q == 't' || q == 'f':
 		start := p.i
-		err := p.skip(0)
-		return p.b[start:p.i:p.i], err
+		if err := p.skip(0); err != nil {
+			return nil, err
+		}
+		t := p.b[start:p.i:p.i]
+		if !utf8.Valid(t) {
+			t = replaceInvalid(t)
+		}
+		return t, nil
 	}
 	return p.numberText()
 }
@@ -556,9 +623,13 @@ func (p *parser) skip(depth int) error {
 }
 
 func (p *parser) skipText(q byte) error {
-	i, _ := scan(p.b, p.i+1, q)
+	if end := scan(p.b, p.i+1); q == '"' && end < len(p.b) && p.b[end] == q {
+		p.i = end + 1
+		return nil
+	}
+	i, _ := scanAny(p.b, p.i+1, q)
 	for i < len(p.b) && p.b[i] == '\\' && i+1 < len(p.b) {
-		i, _ = scan(p.b, i+2, q)
+		i, _ = scanAny(p.b, i+2, q)
 	}
 	if i >= len(p.b) || p.b[i] != q {
 		return p.fail("string without an end")

@@ -18,29 +18,36 @@ func matchByte(x uint64, c byte) uint64 {
 	return (x - ones) & ^x & highs
 }
 
-// scan returns the index of the next quote or backslash at or after i, or len(b),
-// and whether a byte of 0x80 or more was passed.
-func scan(b []byte, i int, quote byte) (int, bool) {
-	var seen uint64
+// scan returns the index of the next double quote, backslash or byte beyond ASCII at or after i, or len(b).
+func scan(b []byte, i int) int {
 	for len(b)-i >= 8 {
 		x := binary.LittleEndian.Uint64(b[i:])
-		m := matchByte(x, quote) | matchByte(x, '\\')
-		if m != 0 {
-			n := bits.TrailingZeros64(m)
-			// Of the eight bytes only those before the match count.
-			seen |= x & highs & (1<<n - 1)
-			return i + n/8, seen != 0
+		if m := matchByte(x, '"') | matchByte(x, '\\') | x&highs; m != 0 {
+			return i + bits.TrailingZeros64(m)/8
 		}
-		seen |= x & highs
 		i += 8
 	}
-	high := seen != 0
-	for ; i < len(b); i++ {
-		c := b[i]
-		if c == quote || c == '\\' {
-			break
-		}
-		high = high || c >= utf8.RuneSelf
+	for i < len(b) && plain[b[i]] {
+		i++
+	}
+	return i
+}
+
+// plain marks ASCII without double quote and backslash.
+var plain = func() (t [256]bool) {
+	for c := range utf8.RuneSelf {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
+
+// scanAny returns the index of the next quote q or backslash at or after i, or len(b),
+// and whether a byte beyond ASCII was passed.
+func scanAny(b []byte, i int, q byte) (int, bool) {
+	high := false
+	for i < len(b) && b[i] != q && b[i] != '\\' {
+		high = high || b[i] >= utf8.RuneSelf
+		i++
 	}
 	return i, high
 }

@@ -47,23 +47,26 @@ func (w *Writer) Bytes(key string, value []byte) {
 
 // Int writes a field as a decimal number.
 func (w *Writer) Int(key string, value int64) {
-	if !w.binary {
-		w.key(key, 0)
-		w.buf = append(strconv.AppendInt(w.buf, value, 10), '"')
-		return
-	}
-	var text [20]byte
-	digits := strconv.AppendInt(text[:0], value, 10)
-	w.key(key, len(digits))
-	w.buf = append(w.buf, digits...)
+	w.key(key, 0)
+	at := len(w.buf)
+	w.buf = strconv.AppendInt(w.buf, value, 10)
+	w.endPlain(at)
 }
 
 // Bool writes a field as true or false.
 func (w *Writer) Bool(key string, value bool) {
-	if value {
-		w.String(key, "true")
+	w.key(key, 0)
+	at := len(w.buf)
+	w.buf = strconv.AppendBool(w.buf, value)
+	w.endPlain(at)
+}
+
+// endPlain ends a value that began at w.buf[at], needs no escapes, and whose size was not known before.
+func (w *Writer) endPlain(at int) {
+	if w.binary {
+		binary.BigEndian.PutUint32(w.buf[at-4:], uint32(len(w.buf)-at))
 	} else {
-		w.String(key, "false")
+		w.buf = append(w.buf, '"')
 	}
 }
 
@@ -75,13 +78,15 @@ func (w *Writer) key(key string, size int) {
 		w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(size))
 		return
 	}
+	b := w.buf
 	if w.some {
-		w.buf = append(w.buf, ',')
+		b = append(b, ',', '"')
+	} else {
+		b = append(b, '"')
+		w.some = true
 	}
-	w.some = true
-	w.buf = append(w.buf, '"')
-	w.buf = append(w.buf, key...)
-	w.buf = append(w.buf, '"', ':', '"')
+	b = append(b, key...)
+	w.buf = append(b, '"', ':', '"')
 }
 
 // writers keeps Writers, because one that goes through the Header interface would be allocated each time.
@@ -182,14 +187,6 @@ func appendBinary(dst []byte, number, opaque, flag int32, remark string, h Heade
 	return dst
 }
 
-// plain marks the bytes that stand for themselves in a JSON string and need no look at their neighbours.
-var plain = func() (t [256]bool) {
-	for c := ' '; c < utf8.RuneSelf; c++ {
-		t[c] = c != '"' && c != '\\'
-	}
-	return t
-}()
-
 // appendEscaped appends s as the inside of a JSON string: escapes as fastjson2 writes them, U+FFFD for what is not UTF-8.
 func appendEscaped[T string | []byte](dst []byte, s T) []byte {
 	start := 0
@@ -240,7 +237,7 @@ func plainUntil[T string | []byte](s T, i int) int {
 		}
 		i += 8
 	}
-	for i < len(s) && plain[s[i]] {
+	for i < len(s) && plain[s[i]] && s[i] >= ' ' {
 		i++
 	}
 	return i
