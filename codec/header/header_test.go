@@ -183,6 +183,9 @@ func TestSendMessageRequestNames(t *testing.T) {
 	if err := h2.Decode(short); err != nil || !reflect.DeepEqual(SendMessageRequest(h2), want) {
 		t.Errorf("V2: got %+v, %v", h2, err)
 	}
+	if err := h2.Decode(append(short, fields("bname", "other")...)); err != nil || string(h2.BName) != "broker-a" {
+		t.Errorf("n and bname: got %s, %v", h2.BName, err)
+	}
 	c := encode(t, frame.JSON, &h2)
 	if v, _ := c.Get("n"); string(v) != "broker-a" {
 		t.Errorf("V2 writes %v", c.Fields)

@@ -329,7 +329,7 @@ func (h *SendMessageRequest) Decode(fields []command.Field) error {
 			case 'l':
 				v[12] = f.Value
 			case 'n':
-				rpc.bname = f.Value
+				rpc.letter = f.Value
 			}
 			short = true
 			continue
@@ -443,7 +443,7 @@ func (h *SendMessageRequestV2) Decode(fields []command.Field) error {
 			case 'l':
 				v[12] = f.Value
 			case 'n':
-				rpc.bname = f.Value
+				rpc.letter = f.Value
 			}
 			continue
 		}

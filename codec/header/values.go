@@ -34,7 +34,8 @@ type RPC struct {
 	Lo    Opt[bool] // the queue is a logical queue of a static topic
 }
 
-type rpcValues struct{ ns, nsd, bname, oway, lo []byte }
+// rpcValues are the values for RPC as they come; letter is the short name of bname, which goes before it.
+type rpcValues struct{ ns, nsd, bname, letter, oway, lo []byte }
 
 func (r *rpcValues) see(f *command.Field) {
 	switch string(f.Key) {
@@ -52,6 +53,9 @@ func (r *rpcValues) see(f *command.Field) {
 }
 
 func (r *RPC) set(v *rpcValues) {
+	if v.letter != nil {
+		v.bname = v.letter
+	}
 	*r = RPC{NS: v.ns, NSD: optBool(v.nsd), BName: v.bname, Oway: optBool(v.oway), Lo: optBool(v.lo)}
 }
 

@@ -198,7 +198,7 @@ func (h *Header) decode(b *bytes.Buffer, name string, short bool) {
 				fmt.Fprintf(b, "case '%s':\nv[%d] = f.Value\n", f.Letter, f.index)
 			}
 		}
-		fmt.Fprintf(b, "case '%c':\nrpc.bname = f.Value\n}\n", brokerLetter)
+		fmt.Fprintf(b, "case '%c':\nrpc.letter = f.Value\n}\n", brokerLetter)
 		if both {
 			b.WriteString("short = true\n")
 		}
