@@ -138,7 +138,7 @@ func (f *flusher) await(ds []*Draft) {
 	deadline := time.Now().Add(f.log.opts.SyncTimeout)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.head > 0 && len(f.waiters) == cap(f.waiters) {
+	if f.head > len(f.waiters)/2 && len(f.waiters)+len(ds) > cap(f.waiters) {
 		n := copy(f.waiters, f.waiters[f.head:])
 		clear(f.waiters[n:])
 		f.waiters, f.head = f.waiters[:n], 0

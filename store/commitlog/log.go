@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/segment"
 	"github.com/gantrymq/gantry/store/vfs"
 )
@@ -131,7 +132,7 @@ func Open(fsys vfs.FS, opts Options) (*Log, error) {
 		opts:    opts,
 		series:  series,
 		log:     opts.Log,
-		epoch:   opts.Now(),
+		epoch:   opts.Now().Add(-1), // the clock never shows 0
 		changed: make(chan struct{}, 1),
 		drained: make(chan struct{}),
 		relay:   make(chan struct{}, 1),
@@ -165,6 +166,9 @@ func (l *Log) SetEnd(end, storeTime int64) error {
 		return fmt.Errorf("end %d is not within the log (%d to %d)", end, l.series.Min(), l.series.End())
 	case end < 0:
 		return fmt.Errorf("end %d is negative", end)
+	}
+	if g, ok := l.series.Find(end); ok && end > g.End()-message.BlankLen {
+		return fmt.Errorf("end %d leaves no room for a blank in %s", end, segment.Name(g.Start()))
 	}
 	if err := l.series.Truncate(end); err != nil {
 		return err

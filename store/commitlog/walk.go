@@ -166,7 +166,9 @@ func (w *Walker) step(g *segment.Segment, end int64) (int, Ending, error) {
 	if err != nil {
 		return 0, AtBad, w.bad("%w", err)
 	}
-	if int64(size) > end-w.pos || size > maxWalked {
+	// A record leaves room for a blank, so End is never within the last bytes
+	// of a file.
+	if int64(size) > min(end, g.End()-message.BlankLen)-w.pos || size > maxWalked {
 		return 0, AtBad, w.bad("size %d, %d bytes are left", size, end-w.pos)
 	}
 	rec, err := w.fetch(g, size, end)
