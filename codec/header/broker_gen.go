@@ -101,7 +101,7 @@ func (h *ExchangeHAInfoRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// ExchangeHAInfoResponse is the header of the response to a ExchangeHAInfoRequest.
+// ExchangeHAInfoResponse is the header of the response to ExchangeHAInfoRequest.
 type ExchangeHAInfoResponse struct {
 	MasterHAAddress   string
 	MasterFlushOffset Opt[int64]
@@ -178,7 +178,7 @@ func (h *GetAllProducerInfoRequest) Decode(fields []command.Field) error {
 func (h *GetAllProducerInfoRequest) AppendFields(w *command.Writer) {
 }
 
-// GetBrokerConfigResponse is the header of the response to a GetBrokerConfigRequest.
+// GetBrokerConfigResponse is the header of the response to GetBrokerConfigRequest.
 type GetBrokerConfigResponse struct {
 	Version string
 }

@@ -137,7 +137,7 @@ func (h *GetConsumerListByGroupRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// GetConsumerListByGroupResponse is the header of the response to a GetConsumerListByGroupRequest.
+// GetConsumerListByGroupResponse is the header of the response to GetConsumerListByGroupRequest.
 type GetConsumerListByGroupResponse struct{}
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -189,7 +189,7 @@ func (h *GetConsumerRunningInfoRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// GetConsumerStatusRequest is the header of INVOKE_BROKER_TO_GET_CONSUMER_STATUS.
+// GetConsumerStatusRequest is the header of GET_CONSUMER_STATUS_FROM_CLIENT and INVOKE_BROKER_TO_GET_CONSUMER_STATUS.
 type GetConsumerStatusRequest struct {
 	Topic      string
 	Group      string
@@ -485,7 +485,7 @@ func (h *UnregisterClientRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// UnregisterClientResponse is the header of the response to a UnregisterClientRequest.
+// UnregisterClientResponse is the header of the response to UnregisterClientRequest.
 type UnregisterClientResponse struct{}
 
 // Decode reads the ext fields into h, replacing all that h held.

@@ -50,7 +50,7 @@ func (h *AlterSyncStateSetRequest) AppendFields(w *command.Writer) {
 	w.Int("invokeTime", h.InvokeTime)
 }
 
-// AlterSyncStateSetResponse is the header of the response to a AlterSyncStateSetRequest.
+// AlterSyncStateSetResponse is the header of the response to AlterSyncStateSetRequest.
 type AlterSyncStateSetResponse struct {
 	NewSyncStateSetEpoch int32
 }
@@ -123,7 +123,7 @@ func (h *ApplyBrokerIdRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// ApplyBrokerIdResponse is the header of the response to a ApplyBrokerIdRequest.
+// ApplyBrokerIdResponse is the header of the response to ApplyBrokerIdRequest.
 type ApplyBrokerIdResponse struct {
 	ClusterName string
 	BrokerName  string
@@ -250,7 +250,7 @@ func (h *ElectMasterRequest) AppendFields(w *command.Writer) {
 	w.Int("invokeTime", h.InvokeTime)
 }
 
-// ElectMasterResponse is the header of the response to a ElectMasterRequest.
+// ElectMasterResponse is the header of the response to ElectMasterRequest.
 type ElectMasterResponse struct {
 	MasterBrokerID    Opt[int64]
 	MasterAddress     string
@@ -298,7 +298,7 @@ func (h *ElectMasterResponse) AppendFields(w *command.Writer) {
 	}
 }
 
-// GetMetaDataResponse is the header of the response to a GetMetaDataRequest.
+// GetMetaDataResponse is the header of the response to GetMetaDataRequest.
 type GetMetaDataResponse struct {
 	Group                   string
 	ControllerLeaderID      string
@@ -383,7 +383,7 @@ func (h *GetNextBrokerIdRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// GetNextBrokerIdResponse is the header of the response to a GetNextBrokerIdRequest.
+// GetNextBrokerIdResponse is the header of the response to GetNextBrokerIdRequest.
 type GetNextBrokerIdResponse struct {
 	ClusterName  string
 	BrokerName   string
@@ -450,7 +450,7 @@ func (h *GetReplicaInfoRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// GetReplicaInfoResponse is the header of the response to a GetReplicaInfoRequest.
+// GetReplicaInfoResponse is the header of the response to GetReplicaInfoRequest.
 type GetReplicaInfoResponse struct {
 	MasterBrokerID Opt[int64]
 	MasterAddress  string
@@ -592,7 +592,7 @@ func (h *RegisterBrokerToControllerRequest) AppendFields(w *command.Writer) {
 	w.Int("invokeTime", h.InvokeTime)
 }
 
-// RegisterBrokerToControllerResponse is the header of the response to a RegisterBrokerToControllerRequest.
+// RegisterBrokerToControllerResponse is the header of the response to RegisterBrokerToControllerRequest.
 type RegisterBrokerToControllerResponse struct {
 	ClusterName       string
 	BrokerName        string

@@ -80,7 +80,7 @@ func (h *GetAllSubscriptionGroupRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// GetAllSubscriptionGroupResponse is the header of GET_ALL_SUBSCRIPTIONGROUP_CONFIG.
+// GetAllSubscriptionGroupResponse is the header of the response to GetAllSubscriptionGroupRequest.
 type GetAllSubscriptionGroupResponse struct {
 	TotalGroupNum Opt[int32]
 }

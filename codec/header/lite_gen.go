@@ -4,7 +4,7 @@ package header
 
 import "github.com/gantrymq/gantry/codec/command"
 
-// GetLiteClientInfoRequest is the header of Java's class of that name.
+// GetLiteClientInfoRequest is the header of GET_LITE_CLIENT_INFO.
 type GetLiteClientInfoRequest struct {
 	ParentTopic string
 	Group       string
@@ -50,7 +50,7 @@ func (h *GetLiteClientInfoRequest) AppendFields(w *command.Writer) {
 	w.Int("maxCount", int64(h.MaxCount))
 }
 
-// GetLiteGroupInfoRequest is the header of Java's class of that name.
+// GetLiteGroupInfoRequest is the header of GET_LITE_GROUP_INFO.
 type GetLiteGroupInfoRequest struct {
 	Group     string
 	LiteTopic string
@@ -87,7 +87,7 @@ func (h *GetLiteGroupInfoRequest) AppendFields(w *command.Writer) {
 	w.Int("topK", int64(h.TopK))
 }
 
-// GetLiteTopicInfoRequest is the header of Java's class of that name.
+// GetLiteTopicInfoRequest is the header of GET_LITE_TOPIC_INFO.
 type GetLiteTopicInfoRequest struct {
 	ParentTopic string
 	LiteTopic   string
@@ -120,7 +120,7 @@ func (h *GetLiteTopicInfoRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// LiteSubscriptionCtlRequest is the header of Java's class of that name.
+// LiteSubscriptionCtlRequest is the header of LITE_SUBSCRIPTION_CTL.
 type LiteSubscriptionCtlRequest struct {
 	RPC
 }
@@ -184,15 +184,15 @@ func (h *NotifyUnsubscribeLiteRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// PopLiteMessageRequest is the header of Java's class of that name.
+// PopLiteMessageRequest is the header of POP_LITE_MESSAGE.
 type PopLiteMessageRequest struct {
 	ClientID      string
 	ConsumerGroup string
 	Topic         string
 	MaxMsgNum     int32
-	InvisibleTime int64 // ms
-	PollTime      int64 // ms client waits
-	BornTime      int64 // ms clock of client
+	InvisibleTime int64 // milliseconds
+	PollTime      int64 // how long the client waits, ms
+	BornTime      int64 // the client's clock, ms
 	AttemptID     string
 	RPC
 }
@@ -252,10 +252,10 @@ func (h *PopLiteMessageRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// PopLiteMessageResponse is the header of the response to a PopLiteMessageRequest.
+// PopLiteMessageResponse is the header of the response to PopLiteMessageRequest.
 type PopLiteMessageResponse struct {
 	PopTime         int64
-	InvisibleTime   int64 // ms
+	InvisibleTime   int64 // milliseconds
 	ReviveQID       int32
 	StartOffsetInfo string // pop receipt info per queue
 	MsgOffsetInfo   string // pop offsets per queue
@@ -308,7 +308,7 @@ func (h *PopLiteMessageResponse) AppendFields(w *command.Writer) {
 	}
 }
 
-// TriggerLiteDispatchRequest is the header of Java's class of that name.
+// TriggerLiteDispatchRequest is the header of TRIGGER_LITE_DISPATCH.
 type TriggerLiteDispatchRequest struct {
 	Group    string
 	ClientID string

@@ -28,7 +28,7 @@ func (h *AddWritePermOfBrokerRequest) AppendFields(w *command.Writer) {
 	w.String("brokerName", h.BrokerName)
 }
 
-// AddWritePermOfBrokerResponse is the header of the response to a AddWritePermOfBrokerRequest.
+// AddWritePermOfBrokerResponse is the header of the response to AddWritePermOfBrokerRequest.
 type AddWritePermOfBrokerResponse struct {
 	AddTopicCount int32
 }
@@ -254,7 +254,7 @@ func (h *GetKVConfigRequest) AppendFields(w *command.Writer) {
 	w.String("key", h.Key)
 }
 
-// GetKVConfigResponse is the header of the response to a GetKVConfigRequest.
+// GetKVConfigResponse is the header of the response to GetKVConfigRequest.
 type GetKVConfigResponse struct {
 	Value string
 }
@@ -455,7 +455,7 @@ func (h *QueryDataVersionRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// QueryDataVersionResponse is the header of the response to a QueryDataVersionRequest.
+// QueryDataVersionResponse is the header of the response to QueryDataVersionRequest.
 type QueryDataVersionResponse struct {
 	Changed bool // ns DataVersion differs
 }
@@ -490,7 +490,7 @@ type RegisterBrokerRequest struct {
 	HeartbeatTimeoutMillis Opt[int64] // per-broker expiry in name server; null = 120000
 	EnableActingMaster     Opt[bool]  // slave acting master wanted
 	Compressed             bool       // body is deflate form
-	BodyCRC32              int32      // CRC32 (31-bit, see protocol.md) of body, 0 = unchecked
+	BodyCRC32              int32      // CRC32 of the body without its highest bit, 0 = not checked
 }
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -549,7 +549,7 @@ func (h *RegisterBrokerRequest) AppendFields(w *command.Writer) {
 	w.Int("bodyCrc32", int64(h.BodyCRC32))
 }
 
-// RegisterBrokerResponse is the header of the response to a RegisterBrokerRequest.
+// RegisterBrokerResponse is the header of the response to RegisterBrokerRequest.
 type RegisterBrokerResponse struct {
 	HAServerAddr string // ip:port of HA listener
 	MasterAddr   string
@@ -707,7 +707,7 @@ func (h *WipeWritePermOfBrokerRequest) AppendFields(w *command.Writer) {
 	w.String("brokerName", h.BrokerName)
 }
 
-// WipeWritePermOfBrokerResponse is the header of the response to a WipeWritePermOfBrokerRequest.
+// WipeWritePermOfBrokerResponse is the header of the response to WipeWritePermOfBrokerRequest.
 type WipeWritePermOfBrokerResponse struct {
 	WipeTopicCount int32
 }

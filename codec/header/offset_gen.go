@@ -87,9 +87,9 @@ func (h *GetEarliestMsgStoretimeRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// GetEarliestMsgStoretimeResponse is the header of the response to a GetEarliestMsgStoretimeRequest.
+// GetEarliestMsgStoretimeResponse is the header of the response to GetEarliestMsgStoretimeRequest.
 type GetEarliestMsgStoretimeResponse struct {
-	Timestamp int64 // ms, -1 = max
+	Timestamp int64 // ms; -1 = the end
 }
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -153,9 +153,9 @@ func (h *GetMaxOffsetRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// GetMaxOffsetResponse is the header of the response to a GetMaxOffsetRequest.
+// GetMaxOffsetResponse is the header of the response to GetMaxOffsetRequest.
 type GetMaxOffsetResponse struct {
-	Offset int64 // physical or queue offset, by command
+	Offset int64
 }
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -214,9 +214,9 @@ func (h *GetMinOffsetRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// GetMinOffsetResponse is the header of the response to a GetMinOffsetRequest.
+// GetMinOffsetResponse is the header of the response to GetMinOffsetRequest.
 type GetMinOffsetResponse struct {
-	Offset int64 // physical or queue offset, by command
+	Offset int64
 }
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -377,9 +377,9 @@ func (h *QueryConsumerOffsetRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// QueryConsumerOffsetResponse is the header of the response to a QueryConsumerOffsetRequest.
+// QueryConsumerOffsetResponse is the header of the response to QueryConsumerOffsetRequest.
 type QueryConsumerOffsetResponse struct {
-	Offset int64 // physical or queue offset, by command
+	Offset int64
 }
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -444,14 +444,14 @@ func (h *QueryCorrectionOffset) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// ResetOffsetRequest is the header of INVOKE_BROKER_TO_RESET_OFFSET.
+// ResetOffsetRequest is the header of RESET_CONSUMER_CLIENT_OFFSET and INVOKE_BROKER_TO_RESET_OFFSET.
 type ResetOffsetRequest struct {
 	Group     string
 	Topic     string
 	QueueID   int32
-	Offset    Opt[int64] // physical or queue offset, by command
-	Timestamp int64      // ms, -1 = max
-	IsForce   bool       // reset even forward
+	Offset    Opt[int64]
+	Timestamp int64 // ms; -1 = the end
+	IsForce   bool  // also forward
 	RPC
 }
 
@@ -507,7 +507,7 @@ type SearchOffsetRequest struct {
 	Topic        string
 	LiteTopic    string
 	QueueID      int32
-	Timestamp    int64 // ms, -1 = max
+	Timestamp    int64 // ms; -1 = the end
 	BoundaryType string
 	RPC
 }
@@ -557,9 +557,9 @@ func (h *SearchOffsetRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// SearchOffsetResponse is the header of the response to a SearchOffsetRequest.
+// SearchOffsetResponse is the header of the response to SearchOffsetRequest.
 type SearchOffsetResponse struct {
-	Offset int64 // physical or queue offset, by command
+	Offset int64
 }
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -679,7 +679,7 @@ func (h *UpdateConsumerOffsetRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// UpdateConsumerOffsetResponse is the header of the response to a UpdateConsumerOffsetRequest.
+// UpdateConsumerOffsetResponse is the header of the response to UpdateConsumerOffsetRequest.
 type UpdateConsumerOffsetResponse struct{}
 
 // Decode reads the ext fields into h, replacing all that h held.

@@ -10,7 +10,7 @@ type AckMessageRequest struct {
 	Topic         string
 	QueueID       int32
 	ExtraInfo     string // pop receipt handle
-	Offset        int64  // physical or queue offset, by command
+	Offset        int64
 	LiteTopic     string
 	RPC
 }
@@ -68,8 +68,8 @@ type ChangeInvisibleTimeRequest struct {
 	Topic         string
 	QueueID       int32
 	ExtraInfo     string // pop receipt handle
-	Offset        int64  // physical or queue offset, by command
-	InvisibleTime int64  // ms
+	Offset        int64
+	InvisibleTime int64 // milliseconds
 	LiteTopic     string
 	Suspend       bool
 	RPC
@@ -130,10 +130,10 @@ func (h *ChangeInvisibleTimeRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// ChangeInvisibleTimeResponse is the header of the response to a ChangeInvisibleTimeRequest.
+// ChangeInvisibleTimeResponse is the header of the response to ChangeInvisibleTimeRequest.
 type ChangeInvisibleTimeResponse struct {
 	PopTime       int64
-	InvisibleTime int64 // ms
+	InvisibleTime int64 // milliseconds
 	ReviveQID     int32
 }
 
@@ -208,8 +208,8 @@ type NotificationRequest struct {
 	ConsumerGroup string
 	Topic         string
 	QueueID       int32
-	PollTime      int64 // ms client waits
-	BornTime      int64 // ms clock of client
+	PollTime      int64 // how long the client waits, ms
+	BornTime      int64 // the client's clock, ms
 	Order         bool
 	AttemptID     string
 	ExpType       string
@@ -280,7 +280,7 @@ func (h *NotificationRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// NotificationResponse is the header of the response to a NotificationRequest.
+// NotificationResponse is the header of the response to NotificationRequest.
 type NotificationResponse struct {
 	HasMsg      bool
 	PollingFull bool
@@ -396,7 +396,7 @@ func (h *PollingInfoRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// PollingInfoResponse is the header of the response to a PollingInfoRequest.
+// PollingInfoResponse is the header of the response to PollingInfoRequest.
 type PollingInfoResponse struct {
 	PollingNum int32
 }
@@ -427,9 +427,9 @@ type PopMessageRequest struct {
 	Topic         string
 	QueueID       int32
 	MaxMsgNums    int32
-	InvisibleTime int64 // ms
-	PollTime      int64 // ms client waits
-	BornTime      int64 // ms clock of client
+	InvisibleTime int64 // milliseconds
+	PollTime      int64 // how long the client waits, ms
+	BornTime      int64 // the client's clock, ms
 	InitMode      int32 // pop start: 0 min, 1 max
 	ExpType       string
 	Exp           string
@@ -513,10 +513,10 @@ func (h *PopMessageRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// PopMessageResponse is the header of the response to a PopMessageRequest.
+// PopMessageResponse is the header of the response to PopMessageRequest.
 type PopMessageResponse struct {
 	PopTime         int64
-	InvisibleTime   int64 // ms
+	InvisibleTime   int64 // milliseconds
 	ReviveQID       int32
 	RestNum         int64  // messages left
 	StartOffsetInfo string // pop receipt info per queue

@@ -4,7 +4,7 @@ package header
 
 import "github.com/gantrymq/gantry/codec/command"
 
-// PullMessageRequest is the header of PULL_MESSAGE.
+// PullMessageRequest is the header of PULL_MESSAGE and LITE_PULL_MESSAGE.
 type PullMessageRequest struct {
 	ConsumerGroup        []byte
 	Topic                []byte
@@ -12,15 +12,15 @@ type PullMessageRequest struct {
 	QueueID              int32
 	QueueOffset          int64
 	MaxMsgNums           int32
-	SysFlag              int32 // see protocol.md
+	SysFlag              int32 // 1 commitOffset counts, 2 may be held, 4 has a subscription, 8 class filter, 16 lite pull
 	CommitOffset         Opt[int64]
-	SuspendTimeoutMillis Opt[int64] // long-poll hold time
+	SuspendTimeoutMillis Opt[int64] // how long it may be held, ms
 	Subscription         []byte
-	SubVersion           Opt[int64] // client ms clock when subscription was built
+	SubVersion           Opt[int64] // when the client built the subscription, ms
 	ExpressionType       []byte     // TAG or SQL92
-	MaxMsgBytes          Opt[int32] // 5.x: byte cap of a pull
-	RequestSource        Opt[int32] // -1 remoting, 0 proxy order,1 proxy broadcast,2 proxy stream
-	ProxyFrowardClientID []byte     // spelling is on the wire
+	MaxMsgBytes          Opt[int32] // most bytes of the answer
+	RequestSource        Opt[int32] // -1 remoting, 0 proxy in order, 1 proxy broadcast, 2 proxy stream
+	ProxyFrowardClientID []byte     // spelt like this on the wire
 	RPC
 }
 
@@ -123,7 +123,7 @@ func (h *PullMessageRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// PullMessageResponse is the header of the response to a PullMessageRequest.
+// PullMessageResponse is the header of the response to PullMessageRequest.
 type PullMessageResponse struct {
 	SuggestWhichBrokerID int64 // broker id for the next pull
 	NextBeginOffset      int64
@@ -263,7 +263,7 @@ func (h *QueryMessageRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// QueryMessageResponse is the header of the response to a QueryMessageRequest.
+// QueryMessageResponse is the header of the response to QueryMessageRequest.
 type QueryMessageResponse struct {
 	IndexLastUpdateTimestamp int64
 	IndexLastUpdatePhyoffset int64
@@ -296,7 +296,7 @@ func (h *QueryMessageResponse) AppendFields(w *command.Writer) {
 // ViewMessageRequest is the header of VIEW_MESSAGE_BY_ID.
 type ViewMessageRequest struct {
 	Topic  string
-	Offset int64 // physical or queue offset, by command
+	Offset int64
 }
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -325,7 +325,7 @@ func (h *ViewMessageRequest) AppendFields(w *command.Writer) {
 	w.Int("offset", h.Offset)
 }
 
-// ViewMessageResponse is the header of the response to a ViewMessageRequest.
+// ViewMessageResponse is the header of the response to ViewMessageRequest.
 type ViewMessageResponse struct{}
 
 // Decode reads the ext fields into h, replacing all that h held.

@@ -45,7 +45,7 @@ func (h *BrokerCloseChannelRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// BrokerCloseChannelResponse is the header of the response to a BrokerCloseChannelRequest.
+// BrokerCloseChannelResponse is the header of the response to BrokerCloseChannelRequest.
 type BrokerCloseChannelResponse struct{}
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -82,7 +82,7 @@ func (h *CheckNotActiveBrokerRequest) AppendFields(w *command.Writer) {
 	w.Int("checkTimeMillis", h.CheckTimeMillis)
 }
 
-// CheckNotActiveBrokerResponse is the header of the response to a CheckNotActiveBrokerRequest.
+// CheckNotActiveBrokerResponse is the header of the response to CheckNotActiveBrokerRequest.
 type CheckNotActiveBrokerResponse struct{}
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -135,7 +135,7 @@ func (h *GetBrokerLiveInfoRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// GetBrokerLiveInfoResponse is the header of the response to a GetBrokerLiveInfoRequest.
+// GetBrokerLiveInfoResponse is the header of the response to GetBrokerLiveInfoRequest.
 type GetBrokerLiveInfoResponse struct{}
 
 // Decode reads the ext fields into h, replacing all that h held.
@@ -276,7 +276,7 @@ func (h *RaftBrokerHeartBeatEventRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// RaftBrokerHeartBeatEventResponse is the header of the response to a RaftBrokerHeartBeatEventRequest.
+// RaftBrokerHeartBeatEventResponse is the header of the response to RaftBrokerHeartBeatEventRequest.
 type RaftBrokerHeartBeatEventResponse struct{}
 
 // Decode reads the ext fields into h, replacing all that h held.

@@ -6,7 +6,7 @@ import "github.com/gantrymq/gantry/codec/command"
 
 // ConsumerSendMsgBackRequest is the header of CONSUMER_SEND_MSG_BACK.
 type ConsumerSendMsgBackRequest struct {
-	Offset            int64 // physical or queue offset, by command
+	Offset            int64
 	Group             string
 	DelayLevel        int32 // 0 = broker picks 3+reconsumeTimes, <0 = DLQ now
 	OriginMsgID       string
@@ -113,7 +113,7 @@ func (h *RecallMessageRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// RecallMessageResponse is the header of the response to a RecallMessageRequest.
+// RecallMessageResponse is the header of the response to RecallMessageRequest.
 type RecallMessageResponse struct {
 	MsgID     string
 	MsgRegion string // region of the broker, for traces
@@ -151,10 +151,10 @@ type ReplyMessageRequest struct {
 	DefaultTopic          string
 	DefaultTopicQueueNums int32
 	QueueID               int32
-	SysFlag               int32 // see protocol.md
-	BornTimestamp         int64 // producer clock ms
+	SysFlag               int32 // flags of the message: compression, transaction, kinds of host
+	BornTimestamp         int64 // the producer's clock, ms
 	Flag                  int32
-	Properties            string // name 01h value 02h ...
+	Properties            string // name 0x01 value 0x02, repeated
 	ReconsumeTimes        Opt[int32]
 	UnitMode              bool
 	BornHost              string
@@ -282,10 +282,10 @@ type SendMessageRequest struct {
 	DefaultTopic          []byte
 	DefaultTopicQueueNums int32
 	QueueID               int32
-	SysFlag               int32 // see protocol.md
-	BornTimestamp         int64 // producer clock ms
+	SysFlag               int32 // flags of the message: compression, transaction, kinds of host
+	BornTimestamp         int64 // the producer's clock, ms
 	Flag                  int32
-	Properties            []byte // name 01h value 02h ...
+	Properties            []byte // name 0x01 value 0x02, repeated
 	ReconsumeTimes        int32
 	UnitMode              bool
 	Batch                 bool
@@ -489,7 +489,7 @@ func (h *SendMessageRequestV2) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "n")
 }
 
-// SendMessageResponse is the header of the response to a SendMessageRequest.
+// SendMessageResponse is the header of the response to SendMessageRequest.
 type SendMessageResponse struct {
 	MsgID         []byte
 	QueueID       int32

@@ -28,7 +28,7 @@ func (h *CreateTopicListRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// CreateTopicRequest is the header of UPDATE_AND_CREATE_TOPIC.
+// CreateTopicRequest is the header of UPDATE_AND_CREATE_TOPIC and UPDATE_AND_CREATE_STATIC_TOPIC.
 type CreateTopicRequest struct {
 	Topic           string
 	DefaultTopic    string
@@ -38,7 +38,7 @@ type CreateTopicRequest struct {
 	TopicFilterType string
 	TopicSysFlag    Opt[int32] // topic unit flags
 	Order           bool
-	Attributes      string // +k=v,-k text
+	Attributes      string // +key=value,-key
 	Force           bool
 	RPC
 }
@@ -179,7 +179,7 @@ func (h *GetAllTopicConfigRequest) AppendFields(w *command.Writer) {
 	}
 }
 
-// GetAllTopicConfigResponse is the header of GET_ALL_TOPIC_CONFIG.
+// GetAllTopicConfigResponse is the header of the response to GetAllTopicConfigRequest.
 type GetAllTopicConfigResponse struct {
 	TotalTopicNum Opt[int32]
 }
@@ -206,7 +206,7 @@ func (h *GetAllTopicConfigResponse) AppendFields(w *command.Writer) {
 	}
 }
 
-// GetParentTopicInfoRequest is the header of Java's class of that name.
+// GetParentTopicInfoRequest is the header of GET_PARENT_TOPIC_INFO.
 type GetParentTopicInfoRequest struct {
 	Topic string
 }

@@ -68,7 +68,7 @@ func (h *CheckTransactionStateRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// CheckTransactionStateResponse is the header of the response to a CheckTransactionStateRequest.
+// CheckTransactionStateResponse is the header of the response to CheckTransactionStateRequest.
 type CheckTransactionStateResponse struct {
 	ProducerGroup        string
 	TranStateTableOffset int64 // consume-queue offset in half topic
@@ -178,7 +178,7 @@ func (h *EndTransactionRequest) AppendFields(w *command.Writer) {
 	h.RPC.append(w, "bname")
 }
 
-// EndTransactionResponse is the header of the response to a EndTransactionRequest.
+// EndTransactionResponse is the header of the response to EndTransactionRequest.
 type EndTransactionResponse struct{}
 
 // Decode reads the ext fields into h, replacing all that h held.

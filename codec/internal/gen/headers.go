@@ -149,7 +149,7 @@ func (h *Header) generate(b *bytes.Buffer, short bool) {
 		case h.About != "":
 			fmt.Fprintf(b, "%s.\n", h.About)
 		case strings.HasSuffix(name, "Response"):
-			fmt.Fprintf(b, "the response to a %s.\n", strings.TrimSuffix(name, "Response")+"Request")
+			fmt.Fprintf(b, "the response to %s.\n", strings.TrimSuffix(name, "Response")+"Request")
 		default:
 			fmt.Fprintf(b, "Java's class of that name.\n")
 		}
