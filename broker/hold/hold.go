@@ -1,0 +1,305 @@
+// Package hold keeps pulls that found nothing, until there is something to
+// find: a message arrives in their queue, their time is up, or their connection
+// ends. Each held request ends exactly once, by whichever comes first.
+//
+// A request is parked by the loop that read it and ended by the List's own
+// goroutine, so that neither an event loop nor the dispatcher does the work of
+// another:
+//
+//	loop        Park ──> list of the queue <── Arrived   dispatcher
+//	                     deadlines         <── Tick      once every 100 ms
+//	                     list of the conn  <── Drop      the connection's loop
+//	                            │
+//	                            v
+//	                     Run: Waiter.Wake(reason), exactly once
+//
+// All of it is memory work under one leaf lock. A held request costs one entry
+// in three lists and no goroutine.
+package hold
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gantrymq/gantry/remoting"
+	"github.com/gantrymq/gantry/store/consumequeue"
+)
+
+// Reason is why a held request ended.
+type Reason uint8
+
+const (
+	// Arrived: a message that may interest the request is in the queue.
+	Arrived Reason = iota
+	// TimedOut: nothing came in the time the client gave.
+	TimedOut
+	// Stopping: the broker stops; the request is answered with what is there.
+	Stopping
+)
+
+// Waiter is the owner of a held request.
+type Waiter interface {
+	// Wake ends the hold. It is called once, on the List's goroutine, and not at
+	// all when the connection is gone: then Gone is.
+	Wake(why Reason)
+	Gone()
+}
+
+// Held is one held request. Its owner fills the first five fields and embeds
+// the whole; it belongs to the List from Park until Wake or Gone.
+type Held struct {
+	Waiter Waiter
+	Conn   *remoting.Conn
+	Queue  *consumequeue.Queue
+	From   int64                     // the offset that the client waits for
+	Until  time.Time                 // when its time is up
+	Match  func(tagsCode int64) bool // whether an arrival interests it
+
+	heap int // place in List.deadlines, counted from 1; 0: not held
+	slot int // place in the queue's list
+	conn int // place in the connection's list
+}
+
+// List holds requests.
+type List struct {
+	mu        sync.Mutex
+	deadlines []*Held // heap by Until
+	conns     map[*remoting.Conn][]*Held
+	ended     []ended // to be woken by Run
+	signal    chan struct{}
+	now       func() time.Time
+	stopped   bool
+}
+
+type ended struct {
+	h   *Held
+	why Reason
+}
+
+// waiting is what the List attaches to a queue.
+type waiting struct{ held []*Held }
+
+// Every is the interval at which Run looks for requests whose time is up.
+const Every = 100 * time.Millisecond
+
+// New returns an empty List; Run must be running for requests to end.
+func New(now func() time.Time) *List {
+	return &List{conns: map[*remoting.Conn][]*Held{}, signal: make(chan struct{}, 1), now: now}
+}
+
+// Len is the number of held requests.
+func (l *List) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.deadlines)
+}
+
+// Park holds a request. It returns false, and does not hold it, when a message
+// came since the request looked, or the connection has closed meanwhile: the
+// caller then looks again.
+func (l *List) Park(h *Held) bool {
+	w := queueOf(h.Queue)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// The dispatcher makes a message visible first and calls Arrived then, so one
+	// of the two sees the other.
+	if l.stopped || h.Queue.Max() > h.From || h.Conn.Closed() {
+		return false
+	}
+	h.slot = len(w.held)
+	w.held = append(w.held, h)
+	of := l.conns[h.Conn]
+	h.conn = len(of)
+	l.conns[h.Conn] = append(of, h)
+	l.deadlines = append(l.deadlines, h)
+	h.heap = len(l.deadlines)
+	l.up(h.heap)
+	return true
+}
+
+func queueOf(q *consumequeue.Queue) *waiting {
+	if w, ok := q.Attachment().(*waiting); ok {
+		return w
+	}
+	return q.Attach(new(waiting)).(*waiting)
+}
+
+// Arrived tells that the message with that offset and tags code is in the
+// queue. The dispatcher calls it after the message became visible.
+func (l *List) Arrived(q *consumequeue.Queue, offset, tagsCode int64) {
+	w, ok := q.Attachment().(*waiting)
+	if !ok {
+		return // nobody ever waited here
+	}
+	l.mu.Lock()
+	woken := false
+	for i := 0; i < len(w.held); {
+		h := w.held[i]
+		if offset >= h.From && h.Match(tagsCode) {
+			l.end(h, Arrived) // moves another one to i
+			woken = true
+			continue
+		}
+		i++
+	}
+	l.mu.Unlock()
+	if woken {
+		l.wakeUp()
+	}
+}
+
+// Tick ends the requests whose time is up.
+func (l *List) Tick(now time.Time) {
+	l.mu.Lock()
+	woken := false
+	for len(l.deadlines) > 0 && !l.deadlines[0].Until.After(now) {
+		l.end(l.deadlines[0], TimedOut)
+		woken = true
+	}
+	l.mu.Unlock()
+	if woken {
+		l.wakeUp()
+	}
+}
+
+// Drop ends the requests of a connection that has closed. Their owners are told
+// with Gone, here and now.
+func (l *List) Drop(c *remoting.Conn) {
+	l.mu.Lock()
+	of := l.conns[c]
+	gone := make([]*Held, len(of))
+	copy(gone, of)
+	for _, h := range gone {
+		l.remove(h)
+	}
+	l.mu.Unlock()
+	for _, h := range gone {
+		h.Waiter.Gone()
+	}
+}
+
+// Stop ends all requests and refuses new ones.
+func (l *List) Stop() {
+	l.mu.Lock()
+	l.stopped = true
+	for len(l.deadlines) > 0 {
+		l.end(l.deadlines[0], Stopping)
+	}
+	l.mu.Unlock()
+	l.wakeUp()
+}
+
+// Run wakes ended requests and looks for those whose time is up, until ctx ends
+// and all that were ended by then are woken.
+func (l *List) Run(ctx context.Context) {
+	tick := time.NewTicker(Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			l.Wake()
+			return
+		case <-l.signal:
+			l.Wake()
+		case <-tick.C:
+			l.Tick(l.now())
+		}
+	}
+}
+
+// Wake wakes the requests that were ended so far. Run calls it; a test that has
+// no Run does.
+func (l *List) Wake() {
+	var batch []ended
+	for {
+		l.mu.Lock()
+		batch, l.ended = l.ended, batch[:0]
+		l.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		for i, e := range batch {
+			batch[i] = ended{}
+			e.h.Waiter.Wake(e.why)
+		}
+	}
+}
+
+func (l *List) wakeUp() {
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+}
+
+// end removes a request and leaves it to Run. The lock is held.
+func (l *List) end(h *Held, why Reason) {
+	l.remove(h)
+	l.ended = append(l.ended, ended{h, why})
+}
+
+// remove takes a request out of all lists. The lock is held.
+func (l *List) remove(h *Held) {
+	w := h.Queue.Attachment().(*waiting)
+	last := len(w.held) - 1
+	w.held[h.slot] = w.held[last]
+	w.held[h.slot].slot = h.slot
+	w.held[last] = nil
+	w.held = w.held[:last]
+
+	of := l.conns[h.Conn]
+	last = len(of) - 1
+	of[h.conn] = of[last]
+	of[h.conn].conn = h.conn
+	of[last] = nil
+	if last == 0 {
+		delete(l.conns, h.Conn)
+	} else {
+		l.conns[h.Conn] = of[:last]
+	}
+
+	i := h.heap
+	last = len(l.deadlines)
+	l.swap(i, last)
+	l.deadlines[last-1] = nil
+	l.deadlines = l.deadlines[:last-1]
+	if i < last {
+		l.up(i)
+		l.down(i)
+	}
+	h.heap = 0
+}
+
+// The heap counts from 1.
+
+func (l *List) less(i, j int) bool { return l.deadlines[i-1].Until.Before(l.deadlines[j-1].Until) }
+
+func (l *List) swap(i, j int) {
+	d := l.deadlines
+	d[i-1], d[j-1] = d[j-1], d[i-1]
+	d[i-1].heap, d[j-1].heap = i, j
+}
+
+func (l *List) up(i int) {
+	for ; i > 1 && l.less(i, i/2); i /= 2 {
+		l.swap(i, i/2)
+	}
+}
+
+func (l *List) down(i int) {
+	for {
+		c := 2 * i
+		if c > len(l.deadlines) {
+			return
+		}
+		if c < len(l.deadlines) && l.less(c+1, c) {
+			c++
+		}
+		if !l.less(c, i) {
+			return
+		}
+		l.swap(c, i)
+		i = c
+	}
+}
