@@ -33,7 +33,9 @@
 // decimals or in strings, single quotes, missing and trailing commas, comments, any blanks, duplicate members (the
 // last one wins), unknown members, nested values in ext fields. It refuses what Java refuses: unquoted keys, a byte
 // order mark, text behind the header, an extFields that is no object, numbers over 32 bits, broken escapes. Known
-// differences, none of which a client could have relied on: comments are taken everywhere; nested values keep their
-// text as it was written; objects and arrays where a number belongs are refused; bytes left over in a binary header
-// are refused, while Java takes them for the start of the body; more than MaxFields ext fields are refused.
+// differences, none of which a client could have relied on: comments and NULs are taken everywhere; nested values keep
+// their text as it was written; a number with an exponent stays as it is as an ext field; objects and arrays where a
+// number belongs, a missing opening brace and escapes with letters that are no hex digits are refused, of which Java
+// makes something; bytes left over in a binary header are refused, while Java takes them for the start of the body;
+// more than MaxFields ext fields are refused.
 package command

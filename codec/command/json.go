@@ -623,9 +623,11 @@ func (p *parser) skip(depth int) error {
 }
 
 func (p *parser) skipText(q byte) error {
-	if end := scan(p.b, p.i+1); q == '"' && end < len(p.b) && p.b[end] == q {
-		p.i = end + 1
-		return nil
+	if q == '"' {
+		if end := scan(p.b, p.i+1); end < len(p.b) && p.b[end] == q {
+			p.i = end + 1
+			return nil
+		}
 	}
 	i, _ := scanAny(p.b, p.i+1, q)
 	for i < len(p.b) && p.b[i] == '\\' && i+1 < len(p.b) {

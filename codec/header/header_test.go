@@ -336,7 +336,27 @@ const pullHeader = `{"code":11,"extFields":{"queueId":"1","maxMsgNums":"32","sys
 	`"expressionType":"TAG","subVersion":"1796046262589","consumerGroup":"CG1","subscription":"*","maxMsgBytes":"2147483647","bname":"broker-a"},` +
 	`"flag":0,"language":"JAVA","opaque":16,"serializeTypeCurrentRPC":"JSON","version":513}`
 
-// hot returns the four operations that a busy broker does for each message.
+// The header of a send as a Java client wrote it.
+func TestCapturedSend(t *testing.T) {
+	var c command.Command
+	if err := c.Decode(frame.Frame{Header: []byte(sendV2Header), Body: []byte("hello")}); err != nil {
+		t.Fatal(err)
+	}
+	var h SendMessageRequest
+	if err := h.Decode(c.Fields); err != nil {
+		t.Fatal(err)
+	}
+	want := SendMessageRequest{ProducerGroup: []byte("PG1"), Topic: []byte("TopicA"), DefaultTopic: []byte("TBW102"), DefaultTopicQueueNums: 4, QueueID: 3, BornTimestamp: 1796046261617,
+		Properties: []byte("KEYS\x01k1 k2\x02UNIQ_KEY\x01FD000000000000000000000000000000A1B2C3D4E5F60000\x02WAIT\x01true\x02TAGS\x01TagA\x02"), RPC: RPC{BName: []byte("broker-a")}}
+	if !reflect.DeepEqual(h, want) {
+		t.Errorf("got %+v", h)
+	}
+	if c.Code != int32(code.SendMessageV2) || c.Opaque != 6 || c.Oneway() || c.Language != code.Java || c.Version != code.V5_5_0 || string(c.Body) != "hello" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// hot returns the operations that a busy broker does for each message.
 func hot(t testing.TB) map[string]func() {
 	sendBuf, pullBuf := make([]byte, len(sendV2Header)), make([]byte, len(pullHeader))
 	sendCmd, pullCmd := new(command.Command), new(command.Command)
