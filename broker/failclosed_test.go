@@ -80,7 +80,7 @@ func TestSupportedSettings(t *testing.T) {
 		{"configManagerVersion", "v1"},
 		{"enableCompaction", "true"},
 		{"brokerRole", "nonsense"}, // as in Java the default stays, and codec/settings warns
-		{"totalReplicas", "2"}, // looked at by Java's other roles only
+		{"totalReplicas", "2"},     // looked at by Java's other roles only
 		{"inSyncReplicas", "2"},
 		{"storePathCommitLog", "/a"},
 	} {

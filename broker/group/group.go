@@ -1,0 +1,238 @@
+// Package group keeps the consumer groups a broker knows: their configuration
+// and the file config/subscriptionGroup.json.
+//
+// A request handler finds a group once, by the bytes of its name (Table.Find),
+// and holds a *Group: the configuration, and which topics the group is kept
+// from, each behind an atomic pointer. Groups that nobody made are made by the
+// first heartbeat, pull or POP of a member (Table.FindOrCreate) when
+// autoCreateSubscriptionGroup is on.
+//
+// Configurations are immutable; changes are made one at a time under Table's
+// lock, step the data version and are durable when the call returns. Methods
+// that change something may wait for the disk and must not be called on an
+// event loop.
+package group
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/broker/names"
+	"github.com/gantrymq/gantry/broker/topic"
+	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/fastjson"
+	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/store/configfile"
+)
+
+// SystemPrefix begins the names of groups that the broker itself consumes with.
+const SystemPrefix = "CID_RMQ_SYS_"
+
+// firstGroups are the groups a broker has at its first start, as the original's.
+var firstGroups = []string{
+	"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
+	"CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+}
+
+// Group is the handle of one group.
+type Group struct {
+	Name string
+
+	config    atomic.Pointer[body.SubscriptionGroupConfig]
+	forbidden atomic.Pointer[map[string]int32] // by topic; nil: none
+}
+
+// Config is the present configuration. It must not be changed; a later call may
+// return another one.
+func (g *Group) Config() *body.SubscriptionGroupConfig { return g.config.Load() }
+
+// Forbidden returns the bits that an administrator set to keep the group from a
+// topic (bit body.PermRead's index and so on, see request 353); 0 is none.
+func (g *Group) Forbidden(topic []byte) int32 {
+	if m := g.forbidden.Load(); m != nil {
+		return (*m)[string(topic)]
+	}
+	return 0
+}
+
+// Options of a Table. File and Settings must be there.
+type Options struct {
+	File     *configfile.File // config/subscriptionGroup.json
+	Settings *settings.Set    // BrokerConfig
+	Now      func() time.Time // time.Now if nil
+	Log      *zap.Logger      // may be nil
+}
+
+// Table holds all groups.
+type Table struct {
+	o      Options
+	groups *names.Map[*Group]
+	saver  *configfile.Saver
+
+	mu      sync.Mutex // held by everything that changes a group, never over I/O
+	version body.DataVersion
+	orphans map[string]map[string]int32 // forbidden topics of groups that do not exist
+}
+
+// New makes the table with the groups of a first start. Nothing is read or
+// written yet: Load comes before everything else.
+func New(o Options) *Table {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	t := &Table{o: o, groups: names.New[*Group](), orphans: map[string]map[string]int32{}}
+	t.version.Timestamp = o.Now().UnixMilli()
+	t.saver = configfile.NewSaver(o.File, t.encode)
+	for _, name := range firstGroups {
+		t.put(fresh(name))
+	}
+	return t
+}
+
+func fresh(name string) *body.SubscriptionGroupConfig {
+	c := new(body.SubscriptionGroupConfig)
+	c.SetDefaults()
+	c.GroupName = name
+	return c
+}
+
+func (t *Table) put(c *body.SubscriptionGroupConfig) *Group {
+	g, created := t.groups.GetOrCreate(c.GroupName, func() *Group {
+		g := &Group{Name: c.GroupName}
+		g.config.Store(c)
+		if f := t.orphans[c.GroupName]; f != nil {
+			g.forbidden.Store(&f)
+			delete(t.orphans, c.GroupName)
+		}
+		return g
+	})
+	if !created {
+		g.config.Store(c)
+	}
+	return g
+}
+
+// Load reads config/subscriptionGroup.json over the groups of a first start. It
+// must succeed before anything is changed or saved.
+func (t *Table) Load() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.o.File.Load(func(content []byte) error {
+		var f body.SubscriptionGroupWrapper
+		if err := fastjson.Unmarshal(content, &f); err != nil {
+			return err
+		}
+		for name, c := range f.SubscriptionGroupTable {
+			if c == nil || name == "" {
+				return fmt.Errorf("group %q has no configuration", name)
+			}
+		}
+		for name, bits := range f.ForbiddenTable {
+			t.orphans[name] = bits
+		}
+		for name, c := range f.SubscriptionGroupTable {
+			if c.GroupName != name {
+				t.o.Log.Warn("a group is listed under another name than its own; the key counts",
+					zap.String("key", name), zap.String("groupName", c.GroupName))
+				c.GroupName = name
+			}
+			t.put(c)
+		}
+		for name, bits := range t.orphans { // of the first groups
+			if g := t.FindString(name); g != nil {
+				g.forbidden.Store(&bits)
+				delete(t.orphans, name)
+			}
+		}
+		if f.DataVersion != (body.DataVersion{}) {
+			t.version = f.DataVersion
+		}
+		return nil
+	})
+}
+
+func (t *Table) encode() ([]byte, error) {
+	return fastjson.Marshal(t.Snapshot(), fastjson.Pretty)
+}
+
+// Snapshot returns everything the table holds, which must not be changed.
+func (t *Table) Snapshot() *body.SubscriptionGroupWrapper {
+	t.mu.Lock()
+	w := &body.SubscriptionGroupWrapper{DataVersion: t.version, ForbiddenTable: maps.Clone(t.orphans)}
+	t.mu.Unlock()
+	w.SubscriptionGroupTable = make(map[string]*body.SubscriptionGroupConfig, t.groups.Len())
+	for name, g := range t.groups.All() {
+		w.SubscriptionGroupTable[name] = g.Config()
+		if f := g.forbidden.Load(); f != nil {
+			w.ForbiddenTable[name] = *f
+		}
+	}
+	return w
+}
+
+// Find returns the group of that name, nil when there is none. It neither locks
+// nor allocates; name is not kept.
+func (t *Table) Find(name []byte) *Group {
+	g, _ := t.groups.Get(name)
+	return g
+}
+
+// FindString is Find.
+func (t *Table) FindString(name string) *Group {
+	g, _ := t.groups.Find(name)
+	return g
+}
+
+// FindOrCreate returns the group that a member speaks for, making it when that
+// is allowed: by autoCreateSubscriptionGroup, or for the broker's own groups by
+// enableCreateSysGroup. nil: it does not exist and is not made.
+func (t *Table) FindOrCreate(name string) *Group {
+	if g := t.FindString(name); g != nil {
+		return g
+	}
+	if !t.o.Settings.Bool("autoCreateSubscriptionGroup") &&
+		!(strings.HasPrefix(name, SystemPrefix) && t.o.Settings.Bool("enableCreateSysGroup")) {
+		return nil
+	}
+	if topic.ValidateGroup(name) != "" {
+		return nil
+	}
+	t.mu.Lock()
+	if g := t.FindString(name); g != nil {
+		t.mu.Unlock()
+		return g
+	}
+	g := t.put(fresh(name))
+	t.version.Next(0, t.o.Now())
+	t.mu.Unlock()
+	t.o.Log.Info("consumer group created by its first member", zap.String("group", name))
+	_ = t.save()
+	return g
+}
+
+func (t *Table) save() error {
+	err := t.saver.Save()
+	if err != nil {
+		t.o.Log.Error("consumer groups cannot be saved; the change is lost at the next start", zap.Error(err))
+	}
+	return err
+}
+
+// Len is the number of groups.
+func (t *Table) Len() int { return t.groups.Len() }
+
+// DataVersion returns the version of the table.
+func (t *Table) DataVersion() body.DataVersion {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.version
+}

@@ -1,0 +1,101 @@
+package session
+
+import (
+	"strings"
+
+	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/message"
+)
+
+// SubAll is the expression that takes every message.
+const SubAll = "*"
+
+// TypeTag is the expression type of tags: "TagA || TagB".
+const TypeTag = "TAG"
+
+// Subscription is what a group wants of a topic, ready for use. It is immutable.
+type Subscription struct {
+	Topic   string
+	Version int64 // of the client, ms; a pull with a newer one is refused
+	Data    *body.SubscriptionData
+
+	tags  bool // by tag codes; otherwise everything passes here
+	all   bool
+	few   []int32            // codes, up to fewCodes
+	codes map[int32]struct{} // more
+}
+
+const fewCodes = 8
+
+// NewSubscription prepares a subscription that a client described. As in the
+// original the tag codes count, not the text.
+func NewSubscription(d *body.SubscriptionData) *Subscription {
+	s := &Subscription{Topic: d.Topic, Version: d.SubVersion, Data: d,
+		tags: isTags(d.ExpressionType) && !d.ClassFilterMode, all: d.SubString == SubAll}
+	if len(d.CodeSet) <= fewCodes {
+		s.few = d.CodeSet
+		return s
+	}
+	s.codes = make(map[int32]struct{}, len(d.CodeSet))
+	for _, c := range d.CodeSet {
+		s.codes[c] = struct{}{}
+	}
+	return s
+}
+
+// Build prepares a subscription from the text of a pull request. An empty
+// expression of tags takes everything; one of another type is an error for the
+// caller to answer (code 23).
+func Build(topic, expression, kind string, version int64) (*Subscription, bool) {
+	d := &body.SubscriptionData{}
+	d.SetDefaults()
+	d.Topic, d.SubString, d.SubVersion = topic, expression, version
+	if kind != "" {
+		d.ExpressionType = kind
+	}
+	if kind != "" && kind != TypeTag {
+		return NewSubscription(d), expression != ""
+	}
+	if expression == "" || expression == SubAll {
+		d.SubString = SubAll
+		return NewSubscription(d), true
+	}
+	seen := map[string]bool{}
+	for tag := range strings.SplitSeq(expression, "||") {
+		// Java's trim: everything up to the blank goes.
+		if tag = strings.TrimFunc(tag, func(r rune) bool { return r <= ' ' }); tag != "" && !seen[tag] {
+			seen[tag] = true
+			d.TagsSet = append(d.TagsSet, tag)
+			d.CodeSet = append(d.CodeSet, message.TagHash([]byte(tag)))
+		}
+	}
+	return NewSubscription(d), true
+}
+
+func isTags(kind string) bool { return kind == "" || kind == TypeTag }
+
+// Tags tells whether the expression is one of tags, which Match decides. Any
+// other has to be looked at with the message.
+func (s *Subscription) Tags() bool { return s.tags }
+
+// All tells whether every message is wanted.
+func (s *Subscription) All() bool { return s.tags && s.all }
+
+// Match looks at the tag code of a queue unit: false means that the message is
+// not wanted, true that it may be. It does not allocate.
+func (s *Subscription) Match(tagsCode int64) bool {
+	if !s.tags || s.all {
+		return true
+	}
+	c := int32(tagsCode)
+	if s.codes != nil {
+		_, ok := s.codes[c]
+		return ok
+	}
+	for _, k := range s.few {
+		if k == c {
+			return true
+		}
+	}
+	return false
+}
