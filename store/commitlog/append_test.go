@@ -297,3 +297,40 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations for one draft", n)
 	}
 }
+
+// A round is one write for each segment, and big ones are cut.
+func TestWritesAreCoalesced(t *testing.T) {
+	f := vfs.NewFaults(vfs.NewMem())
+	opts := testOptions(Async)
+	opts.SegmentSize = 8 << 20
+	l := openLog(t, f, opts)
+	var c Counter
+	writes := func(n, size int) int {
+		ds := make([]*Draft, n)
+		for i := range ds {
+			ds[i] = &Draft{Counter: &c, Records: sized(size)}
+		}
+		before := f.Calls(vfs.OpWrite)
+		put(l, ds...)
+		for _, d := range ds {
+			if d.Status != OK {
+				t.Fatal(d.Status, d.Err)
+			}
+		}
+		return f.Calls(vfs.OpWrite) - before
+	}
+	if n := writes(64, 300); n != 1 {
+		t.Errorf("%d writes for 64 records", n)
+	}
+	if n := writes(10, 300_000); n != 3 {
+		t.Errorf("%d writes for 3 MB", n)
+	}
+	putRecord(t, l, &c, sized(4_000_000))
+	putRecord(t, l, &c, sized(8<<20-int(l.Written())-5_000))
+	if n := writes(50, 300); n != 2 {
+		t.Errorf("%d writes over two segments", n)
+	}
+	if n := int64(len(walkAll(t, l))); n != c.Load() || n != 64+10+2+50 {
+		t.Errorf("%d records", n)
+	}
+}

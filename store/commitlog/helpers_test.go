@@ -96,7 +96,7 @@ func openLog(t testing.TB, fsys vfs.FS, opts Options) *Log {
 
 func recovered(t testing.TB, l *Log) (records int) {
 	t.Helper()
-	w := l.Walk(l.Min(), 0, message.CRC)
+	w := l.Walk(l.Min(), ToEnd, message.CRC)
 	defer w.Close()
 	var last int64
 	for w.Next() {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/segment"
@@ -18,6 +19,9 @@ const (
 	// most 16 MiB. It keeps a torn length from becoming a huge buffer.
 	maxWalked = 32 << 20
 )
+
+// ToEnd is the limit of a Walker that goes to the end of the files.
+const ToEnd = math.MaxInt64
 
 // Ending says why a Walker stopped.
 type Ending uint8
@@ -42,7 +46,7 @@ func (e Ending) String() string {
 // Walker goes over the records of the log in order. It is not safe for
 // concurrent use.
 //
-//	w := log.Walk(from, 0, message.CRC)
+//	w := log.Walk(from, commitlog.ToEnd, message.CRC)
 //	defer w.Close()
 //	for w.Next() {
 //		use(w.Offset(), w.Record())
@@ -51,7 +55,7 @@ func (e Ending) String() string {
 type Walker struct {
 	log   *Log
 	check message.Check
-	limit int64 // 0: the end of the files
+	limit int64
 
 	pos    int64 // where the next record is looked for
 	at     int64 // of the present record
@@ -67,8 +71,8 @@ type Walker struct {
 }
 
 // Walk returns a Walker that begins at from, which must be the start of a
-// record or of a segment. It ends before limit, or with limit 0 at the end of
-// the files, as recovery wants it. Below Written hot bytes are not copied.
+// record or of a segment. It ends before limit: Visible for the dispatcher,
+// ToEnd for recovery. Below Written hot bytes are not copied.
 //
 // Every record is checked for size, magic, layout, and for carrying its own
 // physical offset: bytes of an older life of the file do not pass. With
@@ -113,7 +117,7 @@ func (w *Walker) Err() error { return w.err }
 func (w *Walker) Next() bool {
 	w.err = nil
 	for {
-		if w.limit > 0 && w.pos >= w.limit {
+		if w.pos >= w.limit {
 			w.ending = AtLimit
 			return false
 		}
@@ -127,11 +131,7 @@ func (w *Walker) Next() bool {
 			w.pos = g.Start()
 			continue
 		}
-		end := g.End()
-		if w.limit > 0 {
-			end = min(end, w.limit)
-		}
-		n, ending, err := w.step(g, end)
+		n, ending, err := w.step(g, min(g.End(), w.limit))
 		if err != nil || ending != AtLimit {
 			w.ending, w.err = ending, err
 			return false

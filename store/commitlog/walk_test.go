@@ -102,7 +102,7 @@ func TestWalkEndings(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			w := l.Walk(0, 0, tt.check)
+			w := l.Walk(0, ToEnd, tt.check)
 			defer w.Close()
 			for w.Next() {
 				if w.Record().PhysicalOffset != w.Offset() || len(w.Bytes()) != int(w.Record().Size) {
@@ -155,7 +155,7 @@ func TestTornProperties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := l.Walk(0, 0, message.CRC)
+		w := l.Walk(0, ToEnd, message.CRC)
 		n := 0
 		for w.Next() {
 			n++
@@ -246,7 +246,7 @@ func TestWalkerReadError(t *testing.T) {
 	}
 	defer l.Close()
 	remove := f.Add(vfs.Rule{Ops: vfs.OpRead, Err: syscall.EIO})
-	w := l.Walk(0, 0, message.CRC)
+	w := l.Walk(0, ToEnd, message.CRC)
 	if w.Next() || w.Ending() != AtError || !errors.Is(w.Err(), syscall.EIO) {
 		t.Errorf("%v, %v", w.Ending(), w.Err())
 	}
@@ -265,7 +265,7 @@ func TestWalkOverGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	w := l.Walk(0, 0, message.CRC)
+	w := l.Walk(0, ToEnd, message.CRC)
 	defer w.Close()
 	var at []int64
 	for w.Next() {
@@ -334,7 +334,7 @@ func FuzzWalk(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		w := l.Walk(from, 0, message.CRC)
+		w := l.Walk(from, ToEnd, message.CRC)
 		defer w.Close()
 		pos := from
 		for w.Next() {

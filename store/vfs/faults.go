@@ -46,6 +46,9 @@ type Rule struct {
 	// disk under the control of the test.
 	Delay  time.Duration
 	Before func(op Op, name string)
+	// After comes when a write or sync has had its effect and has not returned
+	// yet: others may write meanwhile, which a sync does not cover.
+	After func(op Op, name string)
 
 	// Err, if set, is what the operation returns. A write puts down the first
 	// Partial bytes before it fails; everything else does nothing.
@@ -94,6 +97,22 @@ func (f *Faults) Add(r Rule) (remove func()) {
 	}
 }
 
+// after runs the After hooks of an operation that succeeded. Rules that count
+// are not counted again.
+func (f *Faults) after(op Op, name string) {
+	f.mu.Lock()
+	var hooks []func(Op, string)
+	for _, r := range f.rules {
+		if r.After != nil && r.applies(op, name) {
+			hooks = append(hooks, r.After)
+		}
+	}
+	f.mu.Unlock()
+	for _, fn := range hooks {
+		fn(op, name)
+	}
+}
+
 // Limit makes the disk full after n more written bytes: the write that does
 // not fit puts down what fits and returns ENOSPC, and so do all after it.
 // Every write counts, also one over old data. A negative n takes the limit
@@ -117,14 +136,20 @@ func (f *Faults) Calls(ops Op) int {
 	return n
 }
 
-func (r *activeRule) matches(op Op, name string) bool {
+func (r *activeRule) applies(op Op, name string) bool {
 	if r.Ops&op == 0 {
 		return false
 	}
-	if r.Path != "" && !strings.Contains(path.Clean(name), r.Path) {
-		if ok, err := path.Match(r.Path, path.Base(name)); err != nil || !ok {
-			return false
-		}
+	if r.Path == "" || strings.Contains(path.Clean(name), r.Path) {
+		return true
+	}
+	ok, err := path.Match(r.Path, path.Base(name))
+	return err == nil && ok
+}
+
+func (r *activeRule) matches(op Op, name string) bool {
+	if !r.applies(op, name) {
+		return false
 	}
 	r.seen++
 	return r.seen > r.Skip && (r.Count == 0 || r.seen <= r.Skip+r.Count)
@@ -267,7 +292,10 @@ func (f *faultFile) ReadAt(p []byte, off int64) (int, error) {
 func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
 	n, err := f.fs.hit(OpWrite, f.name, len(p))
 	if err == nil {
-		return f.File.WriteAt(p, off)
+		if n, err = f.File.WriteAt(p, off); err == nil {
+			f.fs.after(OpWrite, f.name)
+		}
+		return n, err
 	}
 	if n > 0 {
 		if m, werr := f.File.WriteAt(p[:n], off); werr != nil {
@@ -295,7 +323,11 @@ func (f *faultFile) Sync() error {
 	if err := f.fs.check(OpSync, f.name); err != nil {
 		return err
 	}
-	return f.File.Sync()
+	err := f.File.Sync()
+	if err == nil {
+		f.fs.after(OpSync, f.name)
+	}
+	return err
 }
 
 func (f *faultFile) Size() (int64, error) {

@@ -427,7 +427,12 @@ func TestFaults(t *testing.T) {
 	if _, err := f.Open("/f", os.O_CREATE|os.O_RDWR); err != nil {
 		t.Errorf("an existing file is not created: %v", err)
 	}
-	if n := f.Calls(OpSync); n != 3 {
+	after := 0
+	f.Add(Rule{Ops: OpSync, After: func(Op, string) { after++ }})
+	if err := file.Sync(); err != nil || after != 1 {
+		t.Errorf("After ran %d times, %v", after, err)
+	}
+	if n := f.Calls(OpSync); n != 4 {
 		t.Errorf("%d syncs counted", n)
 	}
 }
