@@ -1,0 +1,183 @@
+// Package order keeps the queue locks of orderly consumers: of all members of a
+// group one at a time may consume a queue.
+//
+// A lock belongs to a group, a queue (by topic, broker name and number, which
+// need not exist) and a client id. It lasts 60 seconds from its last renewal and
+// outlives the client's connection: an owner that lost its connection trusts its
+// lock for 30 seconds more, so giving it away early would make two owners. It
+// ends early only when the owner gives it back (request 42) or says that it
+// leaves the group (request 35, Release). Locks are memory only and lost with the
+// process, as in the original.
+package order
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/fastjson"
+	"github.com/gantrymq/gantry/remoting"
+)
+
+// Lifetime is how long a lock lasts without being renewed.
+const Lifetime = 60 * time.Second
+
+// Locks holds the locks of all groups.
+type Locks struct {
+	now func() time.Time
+	log *zap.Logger
+
+	mu     sync.Mutex
+	groups map[string]map[body.MessageQueue]lock
+}
+
+type lock struct {
+	client  string
+	renewed time.Time
+}
+
+func (l lock) expired(now time.Time) bool { return now.Sub(l.renewed) > Lifetime }
+
+// New returns an empty table. now gives the time; log may be nil.
+func New(now func() time.Time, log *zap.Logger) *Locks {
+	if log == nil {
+		log = zap.NewNop()
+	}
+	return &Locks{now: now, log: log, groups: map[string]map[body.MessageQueue]lock{}}
+}
+
+// Lock renews the client's locks among the queues and takes those that are free
+// or expired. It returns the queues the client holds now, in the order given.
+func (l *Locks) Lock(group, client string, queues []body.MessageQueue) []body.MessageQueue {
+	held := make([]body.MessageQueue, 0, len(queues))
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.groups[group]
+	if g == nil && len(queues) > 0 {
+		g = map[body.MessageQueue]lock{}
+		l.groups[group] = g
+	}
+	for _, q := range queues {
+		k, ok := g[q]
+		switch {
+		case ok && k.client != client && !k.expired(now):
+			l.log.Warn("queue is locked by another client", zap.String("group", group), zap.String("topic", q.Topic),
+				zap.Int32("queue", q.QueueID), zap.String("owner", k.client), zap.String("client", client))
+			continue
+		case !ok:
+			l.log.Info("queue locked", zap.String("group", group), zap.String("topic", q.Topic), zap.Int32("queue", q.QueueID), zap.String("client", client))
+		case k.client != client:
+			l.log.Warn("expired queue lock taken over", zap.String("group", group), zap.String("topic", q.Topic),
+				zap.Int32("queue", q.QueueID), zap.String("owner", k.client), zap.String("client", client))
+		}
+		g[q] = lock{client, now}
+		held = append(held, q)
+	}
+	return held
+}
+
+// Unlock gives back the client's locks among the queues; others stay.
+func (l *Locks) Unlock(group, client string, queues []body.MessageQueue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.groups[group]
+	for _, q := range queues {
+		switch k, ok := g[q]; {
+		case !ok:
+		case k.client != client:
+			l.log.Warn("queue lock of another client is not given back", zap.String("group", group), zap.String("topic", q.Topic),
+				zap.Int32("queue", q.QueueID), zap.String("owner", k.client), zap.String("client", client))
+		default:
+			delete(g, q)
+		}
+	}
+	l.drop(group, g)
+}
+
+func (l *Locks) drop(group string, g map[body.MessageQueue]lock) {
+	if len(g) == 0 {
+		delete(l.groups, group)
+	}
+}
+
+// Release gives back all locks of a client that leaves a group.
+func (l *Locks) Release(group, client string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.groups[group]
+	for q, k := range g {
+		if k.client == client {
+			delete(g, q)
+		}
+	}
+	l.drop(group, g)
+}
+
+// AllExpired tells whether nobody holds a lock of the group.
+func (l *Locks) AllExpired(group string) bool {
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range l.groups[group] {
+		if !k.expired(now) {
+			return false
+		}
+	}
+	return true
+}
+
+// Scan forgets expired locks, which hold nothing any more. The broker calls it
+// now and then.
+func (l *Locks) Scan(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for group, g := range l.groups {
+		for q, k := range g {
+			if k.expired(now) {
+				delete(g, q)
+			}
+		}
+		l.drop(group, g)
+	}
+}
+
+// LockBatch answers request 41. It is memory only.
+func (l *Locks) LockBatch(r *remoting.Request) {
+	d, ok := read(r)
+	if !ok {
+		return
+	}
+	text, err := fastjson.Marshal(&body.LockBatchResponseBody{LockOKMQSet: l.Lock(d.ConsumerGroup, d.ClientID, d.MqSet)})
+	if err != nil {
+		r.Fail(code.SystemError, err.Error())
+		return
+	}
+	r.Reply(nil, text)
+}
+
+// UnlockBatch answers request 42. It is memory only.
+func (l *Locks) UnlockBatch(r *remoting.Request) {
+	if d, ok := read(r); ok {
+		l.Unlock(d.ConsumerGroup, d.ClientID, d.MqSet)
+		r.Reply(nil, nil)
+	}
+}
+
+func read(r *remoting.Request) (d body.LockBatchRequestBody, ok bool) {
+	why := ""
+	if err := fastjson.Unmarshal(r.Cmd.Body, &d); err != nil {
+		why = err.Error()
+	} else if len(d.MqSet) > 0 && d.ConsumerGroup == "" {
+		why = "consumerGroup is missing"
+	} else if len(d.MqSet) > 0 && d.ClientID == "" {
+		why = "clientId is missing"
+	}
+	if why != "" {
+		r.Fail(code.SystemError, "the queues to lock or unlock cannot be read: "+why)
+	}
+	return d, why == ""
+}
