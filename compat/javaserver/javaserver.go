@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gantrymq/gantry/compat/frames"
 	"github.com/gantrymq/gantry/compat/proc"
 	"github.com/gantrymq/gantry/compat/toolchain"
 )
@@ -42,8 +43,41 @@ func StartNamesrv(ctx context.Context, version, dir string) (*Server, error) {
 }
 
 // StartBroker starts a master broker with its store under dir/store. config overrides the defaults used here; the
-// address of the name server belongs in it (namesrvAddr).
+// address of the name server belongs in it (namesrvAddr). With one, it returns when the broker is registered there.
 func StartBroker(ctx context.Context, version, dir string, config map[string]string) (*Server, error) {
+	s, err := startBroker(ctx, version, dir, config)
+	if err != nil || config["namesrvAddr"] == "" {
+		return s, err
+	}
+	if err := registered(ctx, config["namesrvAddr"], s.Addr); err != nil {
+		s.Kill()
+		return nil, err
+	}
+	return s, nil
+}
+
+// registered waits for the broker's entry in the cluster list. "boot success" comes before it, and a topic made in between
+// is told to the name server half a minute later.
+func registered(ctx context.Context, namesrv, broker string) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		r, err := frames.Ask(ctx, namesrv, 106, nil, nil)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(r.Body), broker) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the name server does not list broker %s: %w", broker, ctx.Err())
+		}
+	}
+}
+
+func startBroker(ctx context.Context, version, dir string, config map[string]string) (*Server, error) {
 	return start(ctx, version, dir, "broker", "org.apache.rocketmq.broker.BrokerStartup", []int{-2, 1}, func(port int) map[string]string {
 		c := map[string]string{
 			"brokerClusterName":           "DefaultCluster",

@@ -1,0 +1,302 @@
+package frames
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Player runs scripts against a pair of servers.
+type Player struct {
+	Targets map[string]string // address by TARGET of Script
+	Limit   time.Duration     // for one answer; 0: 20 s
+
+	conns map[string]*Conn
+	held  map[string]int32   // opaque of the last request sent on a connection
+	early map[string][]Frame // requests of the server that came before the answer that a step waited for
+	mask  *strings.Replacer
+	fill  *strings.Replacer
+}
+
+// NewPlayer makes a player; the fast and HA port of a broker at port P are P-2 and P+1.
+func NewPlayer(namesrv, broker string) (*Player, error) {
+	host, text, err := net.SplitHostPort(broker)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, err
+	}
+	fast, ha := net.JoinHostPort(host, strconv.Itoa(port-2)), net.JoinHostPort(host, strconv.Itoa(port+1))
+	ip := net.ParseIP(host).To4()
+	if ip == nil {
+		return nil, fmt.Errorf("the broker's address must be IPv4, is %s", broker)
+	}
+	id := fmt.Sprintf("%X%08X", []byte(ip), port)
+	return &Player{
+		Targets: map[string]string{"broker": broker, "fast": fast, "namesrv": namesrv},
+		Limit:   20 * time.Second,
+		conns:   map[string]*Conn{}, held: map[string]int32{}, early: map[string][]Frame{},
+		mask: strings.NewReplacer(broker, "$BROKER", fast, "$FAST", ha, "$HA", namesrv, "$NAMESRV", id, "$ID"),
+		fill: strings.NewReplacer("$BROKER", broker, "$FAST", fast, "$HA", ha, "$NAMESRV", namesrv),
+	}, nil
+}
+
+// Close closes all connections.
+func (p *Player) Close() {
+	for _, c := range p.conns {
+		c.Close()
+	}
+}
+
+// Play runs one step and gives the answer as the script writes it.
+func (p *Player) Play(ctx context.Context, st *Step) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.Limit)
+	defer cancel()
+	switch st.Verb {
+	case "close":
+		if c := p.conns[st.Target]; c != nil {
+			delete(p.conns, st.Target)
+			return "", c.Close()
+		}
+		return "", fmt.Errorf("no connection %s", st.Target)
+	case "raw", "frame":
+		return p.raw(ctx, st)
+	case "next":
+		c := p.conns[st.Target]
+		if c == nil {
+			return "", fmt.Errorf("no connection %s", st.Target)
+		}
+		if early := p.early[st.Target]; len(early) > 0 {
+			p.early[st.Target] = early[1:]
+			return p.show(early[0], st.Show)
+		}
+		f, err := c.Receive(ctx)
+		if err != nil {
+			return "", err
+		}
+		if f.Flag&1 != 0 && f.Opaque != p.held[st.Target] {
+			return "", fmt.Errorf("an answer to request %d came, expected is the one to %d", f.Opaque, p.held[st.Target])
+		}
+		return p.show(f, st.Show)
+	}
+
+	c := p.conns[st.Conn]
+	if c == nil {
+		var err error
+		if c, err = Dial(ctx, p.Targets[st.Target]); err != nil {
+			return "", err
+		}
+		p.conns[st.Conn] = c
+	}
+	f := p.request(c, st)
+	if err := c.Send(f); err != nil {
+		return "", err
+	}
+	p.held[st.Conn] = f.Opaque
+	if st.Verb == "send" {
+		return "", nil
+	}
+	r, err := c.Receive(ctx)
+	for err == nil && r.Flag&1 == 0 {
+		p.early[st.Conn] = append(p.early[st.Conn], r)
+		r, err = c.Receive(ctx)
+	}
+	if err != nil {
+		return "", err
+	}
+	if r.Opaque != f.Opaque {
+		return "", fmt.Errorf("instead of the answer to request %d came the one to %d, code %d", f.Opaque, r.Opaque, r.Code)
+	}
+	return p.show(r, st.Show)
+}
+
+func (p *Player) request(c *Conn, st *Step) Frame {
+	f := c.New(st.Code, nil, []byte(p.fill.Replace(string(st.Frame.Body))))
+	f.Language, f.Version, f.Flag = st.Frame.Language, st.Frame.Version, st.Frame.Flag
+	if st.Frame.Ext != nil {
+		f.Ext = map[string]string{}
+		for k, v := range st.Frame.Ext {
+			f.Ext[k] = p.fill.Replace(v)
+		}
+	}
+	return f
+}
+
+func (p *Player) raw(ctx context.Context, st *Step) (string, error) {
+	c, err := Dial(ctx, p.Targets[st.Target])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := c.Write(st.Raw); err != nil {
+		return "", err
+	}
+	f, err := c.Receive(ctx)
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return "closed\n", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return p.show(f, st.Show)
+}
+
+var (
+	times  = regexp.MustCompile(`\b1[0-9]{12}\b`)
+	drawn  = regexp.MustCompile(`\b(?:[0-9A-F]{56}|[0-9A-F]{32})\b`)
+	ids    = regexp.MustCompile(`\$ID[0-9A-F]{16}\b`)
+	counts = regexp.MustCompile(`"counter":[0-9]+`) // how often a table changed is nobody's business
+	folder = regexp.MustCompile(`commitLogDiskRatio_\S+`)
+	client = regexp.MustCompile(`127\.0\.0\.1:[0-9]{4,5}\b`)
+)
+
+// exception is the text of a Java exception, most with a line of Java's source at the end. Nobody depends on it: Gantry says what
+// was wrong in words of its own.
+var exception = regexp.MustCompile(`^(?:(?:java|com|org)\.[A-Za-z0-9_.$]+(?:Exception|Error)\b|Cannot invoke ")`)
+
+const anyRemark = "remark $EXCEPTION\n"
+
+// Same tells whether an answer of Gantry is what a script wants: where Java's has the text of an exception, any remark.
+func Same(got, want string) bool {
+	if strings.Contains(want, anyRemark) {
+		got = remark.ReplaceAllLiteralString(got, anyRemark)
+	}
+	return got == want
+}
+
+var remark = regexp.MustCompile(`(?m)^remark .+\n`)
+
+// hide puts placeholders for what differs from run to run.
+func (p *Player) hide(s string) string {
+	s = ids.ReplaceAllString(p.mask.Replace(s), "$$ID")
+	s = drawn.ReplaceAllString(s, "$$UNIQ")
+	s = client.ReplaceAllString(s, "127.0.0.1:$$PORT")
+	s = counts.ReplaceAllString(s, `"counter":$$N`)
+	return times.ReplaceAllString(s, "$$MS")
+}
+
+// show writes a frame as a script does.
+func (p *Player) show(f Frame, how string) (string, error) {
+	var b strings.Builder
+	if f.Flag&1 == 0 {
+		fmt.Fprintf(&b, "request %d flag %d\n", f.Code, f.Flag)
+	} else {
+		fmt.Fprintf(&b, "code %d\n", f.Code)
+	}
+	if f.Language != "JAVA" || f.Version != 513 {
+		fmt.Fprintf(&b, "from %s %d\n", f.Language, f.Version)
+	}
+	if exception.MatchString(f.Remark) {
+		b.WriteString(anyRemark)
+	} else if f.Remark != "" {
+		fmt.Fprintf(&b, "remark %s\n", p.hide(f.Remark))
+	}
+	if f.Ext != nil && len(f.Ext) == 0 {
+		b.WriteString("ext\n")
+	}
+	keys := make([]string, 0, len(f.Ext))
+	for k := range f.Ext {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		fmt.Fprintf(&b, "ext %s=%s\n", k, p.hide(f.Ext[k]))
+	}
+	body, err := p.body(f.Body, how)
+	if err != nil {
+		return "", err
+	}
+	b.WriteString(body)
+	// An empty line would end the answer in a script, and no answer may look like a separator.
+	return strings.ReplaceAll(b.String(), "\n\n", "\n.\n"), nil
+}
+
+func (p *Player) body(body []byte, how string) (string, error) {
+	switch {
+	case len(body) == 0:
+		return "", nil
+	case how == "none":
+		return "body\n", nil
+	case how == "keys":
+		names, err := names(body)
+		return folder.ReplaceAllString("names "+strings.Join(names, " ")+"\n", "commitLogDiskRatio_$$PATH"), err
+	case how == "sorted":
+		var v any
+		if err := json.Unmarshal(body, &v); err != nil {
+			return "", fmt.Errorf("%w in %s", err, body)
+		}
+		text, err := json.Marshal(sorted(v))
+		return "body " + p.hide(string(text)) + "\n", err
+	case len(body) > 8 && (string(body[4:8]) == "\xda\xa3\x20\xa7" || string(body[4:8]) == "\xda\xa3\x20\xab"):
+		return p.records(body)
+	}
+	return "body " + p.hide(string(body)) + "\n", nil
+}
+
+func (p *Player) records(body []byte) (string, error) {
+	records, err := Records(body)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, r := range records {
+		props := strings.Split(strings.TrimSuffix(r.Properties, "\x02"), "\x02")
+		slices.Sort(props) // Java's order is that of a hash table
+		properties, size := p.hide(strings.Join(props, "\x02")), strconv.Itoa(r.Size)
+		if strings.Contains(properties, "$UNIQ") {
+			size = "any" // ids of brokers with an IPv6 address are longer
+		}
+		fmt.Fprintf(&b, "record %s queue=%d offset=%d flag=%d sysFlag=%#x reconsumed=%d prepared=%d born=%s stored=%s size=%s %q %q\n",
+			r.Topic, r.Queue, r.Offset, r.Flag, r.SysFlag, r.Reconsumed, r.PreparedOffset, p.hide(r.BornHost.String()), p.hide(r.StoreHost.String()),
+			size, r.Body, properties)
+	}
+	return b.String(), nil
+}
+
+// names gives the keys of {"table":{...}} or of a properties text, in order.
+func names(body []byte) (names []string, err error) {
+	var kv struct{ Table map[string]string }
+	if body[0] == '{' {
+		if err := json.Unmarshal(body, &kv); err != nil {
+			return nil, err
+		}
+		for k := range kv.Table {
+			names = append(names, k)
+		}
+	} else {
+		for _, line := range strings.Split(strings.TrimSpace(string(body)), "\n") {
+			k, _, _ := strings.Cut(line, "=")
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// sorted puts the members of arrays in the order of their text.
+func sorted(v any) any {
+	switch v := v.(type) {
+	case []any:
+		slices.SortFunc(v, func(a, b any) int {
+			x, _ := json.Marshal(sorted(a))
+			y, _ := json.Marshal(sorted(b))
+			return strings.Compare(string(x), string(y))
+		})
+	case map[string]any:
+		for k := range v {
+			v[k] = sorted(v[k])
+		}
+	}
+	return v
+}

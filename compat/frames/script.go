@@ -1,0 +1,251 @@
+package frames
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Script is a file of testdata: raw requests, each with the answer that a Java server gave. The files run in the order of
+// their names on one pair of fresh servers, each from top to bottom; a step may rely on the ones before it in its file.
+//
+//	# why this step is here
+//	call broker 30 topic=T queueId=0
+//	----
+//	code 0
+//	ext offset=0
+//
+// The first line has a verb:
+//
+//	call TARGET CODE    send the request and wait for its answer
+//	send TARGET CODE    send it and go on (a oneway request, or one that the server holds)
+//	next CONN           wait for the next frame on that connection: a held answer or a request of the server
+//	frame TARGET TEXT   send TEXT, the rest of the line, as the JSON header of a frame without body, on a new connection
+//	raw TARGET HEX...   send bytes as they are on a new connection; its end ("closed") or a frame is the answer
+//	close CONN          close a connection
+//
+// TARGET is broker, fast (its fast port) or namesrv. Then come the ext fields, NAME=VALUE, with VALUE in Go's quotes where
+// it has blanks, quotes or control characters; more lines may follow, indented, also `body "text"` or `body hex 00ff`
+// (several are joined). Options stand between them: @conn=NAME (default: one connection for each target), @version=400,
+// @language=CPP, @flag=2 (oneway), @show=keys|sorted|none (what of the body is compared: only the names in a table or a properties text; a
+// JSON text with the members of arrays in order; nothing).
+//
+// A server may show a little later what it has answered already (a message in its queue, a topic in a route): calls that
+// only read such things (Step.Reads) are repeated for a moment until the answer is the wanted one.
+//
+// $BROKER, $FAST, $HA and $NAMESRV stand for the servers' addresses, in requests and answers; in answers $MS is any time, $N any count,
+// $ID the broker's part of a message id, $UNIQ an id that the broker drew, $PORT the port of a client. A remark $EXCEPTION stands for the text of a Java
+// exception, for which Gantry has any words.
+//
+// Where Gantry answers differently on purpose, "---- gantry: REASON" and its answer follow Java's.
+type Script struct {
+	Name  string
+	Steps []*Step
+	tail  []string // comments at the end
+}
+
+// Step is one request with its answer.
+type Step struct {
+	Line     int
+	comments []string
+	head     []string // request lines as written
+
+	Verb    string
+	Target  string // or the connection, for next and close
+	Code    int
+	Conn    string
+	Frame   Frame // Ext and Body, not yet expanded; Language, Version, Flag
+	Show    string
+	Raw     []byte
+	Java    string // expected answer
+	Gantry  string // where it differs, with
+	Because string // a reason
+}
+
+// Reads tells whether the step only reads what the server may show a little later.
+func (st *Step) Reads() bool {
+	return st.Verb == "call" && slices.Contains([]int{11, 361, 29, 30, 31, 105, 206, 224}, st.Code)
+}
+
+// ParseScript reads a script.
+func ParseScript(name, text string) (*Script, error) {
+	s := &Script{Name: name}
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	var comments []string
+	for i := 0; i < len(lines); {
+		line := lines[i]
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+			comments = append(comments, line)
+			i++
+			continue
+		}
+		st := &Step{Line: i + 1, comments: comments}
+		comments = nil
+		for ; i < len(lines) && lines[i] != "" && !strings.HasPrefix(lines[i], "----"); i++ {
+			st.head = append(st.head, lines[i])
+		}
+		if err := st.parse(); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, st.Line, err)
+		}
+		into := &st.Java
+		for ; i < len(lines) && lines[i] != ""; i++ {
+			if why, ok := strings.CutPrefix(lines[i], "---- gantry: "); ok {
+				st.Because, into = why, &st.Gantry
+			} else if lines[i] != "----" {
+				*into += lines[i] + "\n"
+			}
+		}
+		s.Steps = append(s.Steps, st)
+	}
+	s.tail = comments
+	return s, nil
+}
+
+// Text writes the script, with the answers it now holds.
+func (s *Script) Text() string {
+	var b strings.Builder
+	for _, st := range s.Steps {
+		for _, l := range append(slices.Clone(st.comments), st.head...) {
+			b.WriteString(l + "\n")
+		}
+		if st.Java != "" {
+			b.WriteString("----\n" + st.Java)
+		}
+		if st.Because != "" {
+			b.WriteString("---- gantry: " + st.Because + "\n" + st.Gantry)
+		}
+	}
+	for _, l := range s.tail {
+		b.WriteString(l + "\n")
+	}
+	return b.String()
+}
+
+func (st *Step) parse() error {
+	var words []string
+	var err error
+	if strings.HasPrefix(st.head[0], "frame ") { // its text follows no rules
+		words = strings.Fields(st.head[0])
+	} else if words, err = split(st.head[0]); err != nil {
+		return err
+	}
+	if len(words) < 2 {
+		return fmt.Errorf("%q is no step", st.head[0])
+	}
+	st.Verb, st.Target, words = words[0], words[1], words[2:]
+	switch st.Verb {
+	case "next", "close":
+		return nil
+	case "raw":
+		st.Raw, err = hex.DecodeString(strings.Join(append(words, st.head[1:]...), ""))
+		return err
+	case "frame":
+		header := strings.TrimPrefix(st.head[0], "frame "+st.Target+" ")
+		st.Raw = binary.BigEndian.AppendUint32(nil, uint32(4+len(header)))
+		st.Raw = append(binary.BigEndian.AppendUint32(st.Raw, uint32(len(header))), header...)
+		return nil
+	case "call", "send":
+	default:
+		return fmt.Errorf("unknown verb %q", st.Verb)
+	}
+	if len(words) == 0 {
+		return fmt.Errorf("no request code")
+	}
+	if st.Code, err = strconv.Atoi(words[0]); err != nil {
+		return err
+	}
+	st.Conn = st.Target
+	st.Frame = Frame{Code: st.Code, Language: "JAVA", Version: 513}
+	words = words[1:]
+	for _, l := range st.head[1:] {
+		l = strings.TrimSpace(l)
+		if text, ok := strings.CutPrefix(l, "body "); ok {
+			if err := st.body(text); err != nil {
+				return err
+			}
+			continue
+		}
+		more, err := split(l)
+		if err != nil {
+			return err
+		}
+		words = append(words, more...)
+	}
+	for _, w := range words {
+		if err := st.word(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (st *Step) body(text string) error {
+	if digits, ok := strings.CutPrefix(text, "hex "); ok {
+		b, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
+		st.Frame.Body = append(st.Frame.Body, b...)
+		return err
+	}
+	quoted, times, _ := strings.Cut(text, " x ") // "a" x 100: repeated
+	b, err := strconv.Unquote(quoted)
+	if err != nil {
+		return fmt.Errorf("body %s: %w", text, err)
+	}
+	n := 1
+	if times != "" {
+		if n, err = strconv.Atoi(times); err != nil {
+			return err
+		}
+	}
+	st.Frame.Body = append(st.Frame.Body, bytes.Repeat([]byte(b), n)...)
+	return nil
+}
+
+func (st *Step) word(w string) (err error) {
+	k, v, ok := strings.Cut(w, "=")
+	if !ok {
+		return fmt.Errorf("%q is neither NAME=VALUE nor @OPTION=VALUE", w)
+	}
+	switch k {
+	case "@conn":
+		st.Conn = v
+	case "@language":
+		st.Frame.Language = v
+	case "@version":
+		st.Frame.Version, err = strconv.Atoi(v)
+	case "@flag":
+		st.Frame.Flag, err = strconv.Atoi(v)
+	case "@show":
+		st.Show = v
+	default:
+		if st.Frame.Ext == nil {
+			st.Frame.Ext = map[string]string{}
+		}
+		st.Frame.Ext[k] = v
+	}
+	return err
+}
+
+// split cuts a line at blanks; a value may stand in Go's quotes.
+func split(line string) (words []string, err error) {
+	for line = strings.TrimLeft(line, " "); line != ""; line = strings.TrimLeft(line, " ") {
+		end := strings.IndexByte(line+" ", ' ')
+		if eq := strings.Index(line, `="`); eq >= 0 && eq < end {
+			quoted, err := strconv.QuotedPrefix(line[eq+1:])
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", line, err)
+			}
+			v, _ := strconv.Unquote(quoted)
+			words = append(words, line[:eq+1]+v)
+			line = line[eq+1+len(quoted):]
+			continue
+		}
+		words = append(words, line[:end])
+		line = line[end:]
+	}
+	return words, nil
+}
