@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -28,7 +29,8 @@ func (l *Log) Append(ds []*Draft) {
 	if len(ds) == 0 {
 		return
 	}
-	now := l.clock()
+	at := l.opts.Now()
+	now := l.since(at)
 	var size int64
 	for _, d := range ds {
 		d.queued = now
@@ -51,7 +53,7 @@ func (l *Log) Append(ds []*Draft) {
 	}
 	l.leading = true
 	l.mu.Unlock()
-	l.lead(maxTurns)
+	l.lead(maxTurns, at)
 }
 
 // admit says why drafts of so many bytes cannot be queued now; l.mu is held.
@@ -89,8 +91,9 @@ func (l *Log) Busy() bool {
 	return from != 0 && l.clock()-from > int64(l.opts.BusyAfter)
 }
 
-// lead writes what is queued until the queue is empty, or for some turns.
-func (l *Log) lead(turns int) {
+// lead writes what is queued until the queue is empty, or for some turns. now is
+// the time of the first.
+func (l *Log) lead(turns int, now time.Time) {
 	ok := false
 	defer func() {
 		if !ok {
@@ -119,7 +122,10 @@ func (l *Log) lead(turns int) {
 		l.queue, l.queuedB = l.spare, 0
 		l.spare = nil
 		l.mu.Unlock()
-		l.turn(batch)
+		if i > 0 {
+			now = l.opts.Now()
+		}
+		l.turn(batch, now)
 		if cap(batch) <= maxSpare {
 			clear(batch)
 			l.spare = batch[:0]
@@ -138,14 +144,13 @@ func (l *Log) resign() {
 
 func (l *Log) relayLoop() {
 	for range l.relay {
-		l.lead(0)
+		l.lead(0, l.opts.Now())
 	}
 }
 
 // turn writes one batch and completes it or leaves it to the flusher.
-func (l *Log) turn(batch []*Draft) {
-	now := l.opts.Now()
-	l.busyFrom.Store(max(1, int64(now.Sub(l.epoch))))
+func (l *Log) turn(batch []*Draft, now time.Time) {
+	l.busyFrom.Store(max(1, l.since(now)))
 	before := l.written.Load()
 	r := &l.round
 	r.begin(l, max(now.UnixMilli(), l.storeTime.Load()))
@@ -202,11 +207,11 @@ func (l *Log) complete(ds []*Draft) {
 	if len(ds) == 0 {
 		return
 	}
-	t := tally{now: l.clock()}
+	t := tally{to: &l.stats, now: l.clock()}
 	for _, d := range ds {
 		t.add(d)
 	}
-	l.stats.merge(&t)
+	t.end()
 	for _, d := range ds {
 		if d.Done != nil {
 			d.Done.AppendDone(d)

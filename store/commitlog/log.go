@@ -146,7 +146,9 @@ func Open(fsys vfs.FS, opts Options) (*Log, error) {
 }
 
 // clock is the time since Open in ns, monotonic if Options.Now is.
-func (l *Log) clock() int64 { return int64(l.opts.Now().Sub(l.epoch)) }
+func (l *Log) clock() int64 { return l.since(l.opts.Now()) }
+
+func (l *Log) since(t time.Time) int64 { return int64(t.Sub(l.epoch)) }
 
 // SetEnd ends recovery: the log ends at end, where a record would be written
 // next. Segments behind it are deleted and the rest of its segment is zeroed,

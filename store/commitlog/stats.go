@@ -60,15 +60,13 @@ func (l *Log) Stats() Stats {
 	return out
 }
 
-// tally counts one group of drafts without atomic operations.
+// tally counts one group of drafts. Most drafts of a group took equally long, so
+// that atomic operations are needed for runs of them only.
 type tally struct {
+	to                          *stats
 	now                         int64 // ns of the log's clock
 	puts, records, bytes, fails int64
-	max                         int64
-	millis                      int64 // of the draft before: most of a group are alike
-	bucket, fineBucket          int   // of millis
-	latency                     [len(PutBuckets)]int32
-	fine                        [fineBuckets]int32
+	millis, run                 int64 // so many drafts in a row took so many ms
 }
 
 func (t *tally) add(d *Draft) {
@@ -81,11 +79,38 @@ func (t *tally) add(d *Draft) {
 		t.fails++
 	}
 	if ms := max(0, (t.now-d.queued)/1e6); ms != t.millis {
-		t.millis, t.bucket, t.fineBucket = ms, bucketOf(ms), fineOf(ms)
-		t.max = max(t.max, ms)
+		t.endRun()
+		t.millis = ms
 	}
-	t.latency[t.bucket]++
-	t.fine[t.fineBucket]++
+	t.run++
+}
+
+func (t *tally) endRun() {
+	if t.run == 0 {
+		return
+	}
+	s := t.to
+	s.latency[bucketOf(t.millis)].Add(t.run)
+	s.fine[fineOf(t.millis)].Add(t.run)
+	t.run = 0
+	for {
+		old := s.max.Load()
+		if t.millis <= old || s.max.CompareAndSwap(old, t.millis) {
+			return
+		}
+	}
+}
+
+func (t *tally) end() {
+	t.endRun()
+	if t.puts > 0 {
+		t.to.puts.Add(t.puts)
+		t.to.records.Add(t.records)
+		t.to.bytes.Add(t.bytes)
+	}
+	if t.fails > 0 {
+		t.to.failed.Add(t.fails)
+	}
 }
 
 func bucketOf(ms int64) int {
@@ -107,29 +132,4 @@ func fineOf(ms int64) int {
 		}
 	}
 	return lo
-}
-
-func (s *stats) merge(t *tally) {
-	s.puts.Add(t.puts)
-	s.records.Add(t.records)
-	s.bytes.Add(t.bytes)
-	if t.fails > 0 {
-		s.failed.Add(t.fails)
-	}
-	for i, n := range t.latency {
-		if n > 0 {
-			s.latency[i].Add(int64(n))
-		}
-	}
-	for i, n := range t.fine {
-		if n > 0 {
-			s.fine[i].Add(int64(n))
-		}
-	}
-	for {
-		old := s.max.Load()
-		if t.max <= old || s.max.CompareAndSwap(old, t.max) {
-			return
-		}
-	}
 }
