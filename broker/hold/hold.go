@@ -22,7 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store/consumequeue"
 )
 
@@ -46,11 +45,14 @@ type Waiter interface {
 	Gone()
 }
 
+// Conn is the connection of a held request: a *remoting.Conn, or a test's.
+type Conn interface{ Closed() bool }
+
 // Held is one held request. Its owner fills the first five fields and embeds
 // the whole; it belongs to the List from Park until Wake or Gone.
 type Held struct {
 	Waiter Waiter
-	Conn   *remoting.Conn
+	Conn   Conn
 	Queue  *consumequeue.Queue
 	From   int64                     // the offset that the client waits for
 	Until  time.Time                 // when its time is up
@@ -65,7 +67,7 @@ type Held struct {
 type List struct {
 	mu        sync.Mutex
 	deadlines []*Held // heap by Until
-	conns     map[*remoting.Conn][]*Held
+	conns     map[Conn][]*Held
 	ended     []ended // to be woken by Run
 	signal    chan struct{}
 	now       func() time.Time
@@ -85,7 +87,7 @@ const Every = 100 * time.Millisecond
 
 // New returns an empty List; Run must be running for requests to end.
 func New(now func() time.Time) *List {
-	return &List{conns: map[*remoting.Conn][]*Held{}, signal: make(chan struct{}, 1), now: now}
+	return &List{conns: map[Conn][]*Held{}, signal: make(chan struct{}, 1), now: now}
 }
 
 // Len is the number of held requests.
@@ -165,7 +167,7 @@ func (l *List) Tick(now time.Time) {
 
 // Drop ends the requests of a connection that has closed. Their owners are told
 // with Gone, here and now.
-func (l *List) Drop(c *remoting.Conn) {
+func (l *List) Drop(c Conn) {
 	l.mu.Lock()
 	of := l.conns[c]
 	gone := make([]*Held, len(of))

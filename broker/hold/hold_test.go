@@ -1,0 +1,214 @@
+package hold
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/vfs"
+)
+
+type conn struct{ closed atomic.Bool }
+
+func (c *conn) Closed() bool { return c.closed.Load() }
+
+// waiter counts how often it was ended.
+type waiter struct {
+	Held
+	ended atomic.Int32
+	why   atomic.Int32
+	gone  atomic.Bool
+}
+
+func (w *waiter) Wake(why Reason) { w.why.Store(int32(why)); w.ended.Add(1) }
+func (w *waiter) Gone()           { w.gone.Store(true); w.ended.Add(1) }
+
+type fixture struct {
+	*List
+	table *consumequeue.Table
+	now   time.Time
+}
+
+func newFixture() *fixture {
+	f := &fixture{now: time.Unix(1000, 0), table: consumequeue.New(consumequeue.Options{FS: vfs.NewMem(), Dir: "/q", FileSize: 2000})}
+	f.List = New(func() time.Time { return f.now })
+	return f
+}
+
+func (f *fixture) queue(id int32) *consumequeue.Queue {
+	q, err := f.table.GetOrCreate("T", id)
+	if err != nil {
+		panic(err)
+	}
+	return q
+}
+
+// arrive makes one more message visible and tells the list, as the dispatcher does.
+func (f *fixture) arrive(t testing.TB, q *consumequeue.Queue, tagsCode int64) {
+	t.Helper()
+	n := q.Max()
+	if _, _, err := f.table.Put(q, n, consumequeue.Unit{PhysicalOffset: (n*16 + int64(q.ID)) * 100, Size: 100, TagsCode: tagsCode}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.table.EndRound(); err != nil {
+		t.Fatal(err)
+	}
+	f.Arrived(q, n, tagsCode)
+}
+
+func (f *fixture) waiter(c Conn, q *consumequeue.Queue, d time.Duration, tag int64) *waiter {
+	w := &waiter{}
+	w.Held = Held{Waiter: w, Conn: c, Queue: q, From: q.Max(), Until: f.now.Add(d), Match: func(code int64) bool { return tag == 0 || code == tag }}
+	return w
+}
+
+func TestWhatEndsAHold(t *testing.T) {
+	const second = time.Second
+	for _, tc := range []struct {
+		name  string
+		tag   int64
+		do    func(t *testing.T, f *fixture, c *conn, q *consumequeue.Queue)
+		ended int32
+		why   Reason
+		gone  bool
+	}{
+		{"nothing", 0, func(*testing.T, *fixture, *conn, *consumequeue.Queue) {}, 0, 0, false},
+		{"a message", 0, func(t *testing.T, f *fixture, _ *conn, q *consumequeue.Queue) { f.arrive(t, q, 7) }, 1, Arrived, false},
+		{"a message with its tag", 7, func(t *testing.T, f *fixture, _ *conn, q *consumequeue.Queue) { f.arrive(t, q, 7) }, 1, Arrived, false},
+		{"a message with another tag", 7, func(t *testing.T, f *fixture, _ *conn, q *consumequeue.Queue) { f.arrive(t, q, 8) }, 0, 0, false},
+		{"a message in another queue", 0, func(t *testing.T, f *fixture, _ *conn, q *consumequeue.Queue) { f.arrive(t, f.queue(q.ID+1), 7) }, 0, 0, false},
+		{"two messages", 0, func(t *testing.T, f *fixture, _ *conn, q *consumequeue.Queue) { f.arrive(t, q, 7); f.arrive(t, q, 7) }, 1, Arrived, false},
+		{"almost its time", 0, func(_ *testing.T, f *fixture, _ *conn, _ *consumequeue.Queue) { f.Tick(f.now.Add(second - 1)) }, 0, 0, false},
+		{"its time", 0, func(_ *testing.T, f *fixture, _ *conn, _ *consumequeue.Queue) { f.Tick(f.now.Add(second)) }, 1, TimedOut, false},
+		{"its time and a message", 0, func(t *testing.T, f *fixture, _ *conn, q *consumequeue.Queue) {
+			f.Tick(f.now.Add(second))
+			f.arrive(t, q, 7)
+		}, 1, TimedOut, false},
+		{"its connection", 0, func(_ *testing.T, f *fixture, c *conn, _ *consumequeue.Queue) { c.closed.Store(true); f.Drop(c) }, 1, 0, true},
+		{"the broker's stop", 0, func(_ *testing.T, f *fixture, _ *conn, _ *consumequeue.Queue) { f.Stop() }, 1, Stopping, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f, c := newFixture(), &conn{}
+			q := f.queue(3)
+			f.arrive(t, q, 1) // before the hold: of no interest
+			w := f.waiter(c, q, second, tc.tag)
+			if !f.Park(&w.Held) {
+				t.Fatal("not held")
+			}
+			tc.do(t, f, c, q)
+			f.List.Wake()
+			if w.ended.Load() != tc.ended || (tc.ended == 1 && !tc.gone && Reason(w.why.Load()) != tc.why) || w.gone.Load() != tc.gone {
+				t.Errorf("ended %d times, reason %d, gone %v", w.ended.Load(), w.why.Load(), w.gone.Load())
+			}
+			if got, want := f.Len(), 1-int(tc.ended); got != want {
+				t.Errorf("%d are held, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestParkRefuses(t *testing.T) {
+	f, c := newFixture(), &conn{}
+	q := f.queue(0)
+	late := f.waiter(c, q, time.Second, 0)
+	f.arrive(t, q, 1) // between the look and Park
+	if f.Park(&late.Held) {
+		t.Error("a hold was made though a message had come")
+	}
+	c.closed.Store(true)
+	if w := f.waiter(c, q, time.Second, 0); f.Park(&w.Held) {
+		t.Error("a hold was made for a closed connection")
+	}
+	f.Stop()
+	if w := f.waiter(&conn{}, q, time.Second, 0); f.Park(&w.Held) {
+		t.Error("a hold was made after Stop")
+	}
+}
+
+// TestEachEndsOnce races parking, arrivals, time and closing connections: each
+// request that was held ends exactly once, and none is left behind.
+func TestEachEndsOnce(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	f := newFixture()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running, parkers sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	base := f.now
+
+	const perParker = 2000
+	var all [4][]*waiter
+	var closing sync.WaitGroup
+	for p := range all {
+		parkers.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(p)))
+			var c *conn
+			for i := range perParker {
+				if i%50 == 0 {
+					if old := c; old != nil {
+						closing.Go(func() { old.closed.Store(true); f.Drop(old) })
+					}
+					c = &conn{}
+				}
+				w := f.waiter(c, f.queue(r.Int32N(8)), time.Duration(r.IntN(1000))*time.Millisecond, int64(r.IntN(3)))
+				if f.Park(&w.Held) {
+					all[p] = append(all[p], w)
+				}
+			}
+		})
+	}
+	stop := make(chan struct{})
+	running.Go(func() { // the dispatcher, and time
+		r := rand.New(rand.NewPCG(seed, 99))
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			f.arrive(t, f.queue(r.Int32N(8)), int64(1+r.IntN(3)))
+			if i%8 == 0 {
+				f.Tick(base.Add(time.Duration(r.IntN(500)) * time.Millisecond))
+			}
+		}
+	})
+	parkers.Wait()
+	closing.Wait()
+	close(stop)
+	f.Stop()
+	cancel()
+	running.Wait()
+	held := 0
+	for _, ws := range all {
+		held += len(ws)
+		for _, w := range ws {
+			if n := w.ended.Load(); n != 1 {
+				t.Fatalf("a request ended %d times", n)
+			}
+		}
+	}
+	if held == 0 || f.Len() != 0 {
+		t.Errorf("%d were held, %d are left", held, f.Len())
+	}
+}
+
+func TestAllocHold(t *testing.T) {
+	f, c := newFixture(), &conn{}
+	q := f.queue(0)
+	w := f.waiter(c, q, time.Second, 0)
+	other := f.waiter(c, q, time.Hour, 99)
+	f.Park(&other.Held) // keeps the connection's entry
+	n := testing.AllocsPerRun(200, func() {
+		w.From = q.Max()
+		f.Park(&w.Held)
+		f.Arrived(q, w.From, 1)
+		f.List.Wake()
+	})
+	if n > 1 { // the batch that Wake takes over
+		t.Errorf("%v allocations for a hold", n)
+	}
+}
