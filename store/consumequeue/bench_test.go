@@ -71,7 +71,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	dir := b.TempDir()
 	table := New(Options{FS: vfs.OS{}, Dir: dir, BufferBytes: 256 << 20})
-	for topic := range 10_000 {
+	for topic := range loadTopics {
 		for id := range int32(8) {
 			q := queue(b, table, fmt.Sprintf("Topic%05d", topic), id)
 			for n := range int64(10) {
@@ -97,3 +97,5 @@ func BenchmarkLoad(b *testing.B) {
 		table.Close()
 	}
 }
+
+var loadTopics = 1000

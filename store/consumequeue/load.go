@@ -80,9 +80,9 @@ func (t *Table) loadTopic(topic string, logMin int64) (problems []Problem, err e
 			t.log.Warn("not a queue, left alone", zap.String("entry", path.Join(t.dir, topic, d.Name)))
 			continue
 		}
-		q, err := t.GetOrCreate(topic, int32(id))
-		if err != nil {
-			return problems, err
+		q := t.GetOrCreate(topic, int32(id))
+		if q == nil {
+			continue
 		}
 		hole, err := t.loadQueue(q, logMin)
 		if err != nil {

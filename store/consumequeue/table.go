@@ -1,7 +1,6 @@
 package consumequeue
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -157,16 +156,14 @@ func ValidName(topic string) bool {
 }
 
 // GetOrCreate finds or adds a queue, in memory only: its files come with its
-// first message. Ids are not negative.
-func (t *Table) GetOrCreate(topic string, id int32) (*Queue, error) {
+// first message. It returns nil for what cannot be a folder: see ValidName;
+// ids are not negative.
+func (t *Table) GetOrCreate(topic string, id int32) *Queue {
 	if q, ok := t.Get(topic, id); ok {
-		return q, nil
+		return q
 	}
-	if !ValidName(topic) {
-		return nil, fmt.Errorf("topic %q cannot be the name of a directory", topic)
-	}
-	if id < 0 {
-		return nil, fmt.Errorf("queue id %d of topic %s is negative", id, topic)
+	if !ValidName(topic) || id < 0 {
+		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,7 +173,7 @@ func (t *Table) GetOrCreate(topic string, id int32) (*Queue, error) {
 		tq = &topicQueues{}
 		t.topics[topic] = tq
 	} else if q := tq.get(id); q != nil {
-		return q, nil
+		return q
 	} else {
 		for q := range tq.all { // one string for all queues of the topic
 			topic = q.Topic
@@ -185,7 +182,7 @@ func (t *Table) GetOrCreate(topic string, id int32) (*Queue, error) {
 	}
 	q := newQueue(t, topic, id)
 	tq.set(q)
-	return q, nil
+	return q
 }
 
 // Queues returns all queues in the order of topic and id.
