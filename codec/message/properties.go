@@ -89,7 +89,7 @@ func Sanitize(dst, props []byte, drop ...string) []byte {
 	base := len(dst)
 	// Where each key written so far starts and ends in dst. A bit set in mask
 	// says that a key of that fingerprint was written, which spares comparisons.
-	var seen [seenMax]struct{ start, key, end int }
+	var seen [seenMax]struct{ start, key, end int32 }
 	var mask uint64
 	n := 0
 	rest := props
@@ -131,7 +131,7 @@ next:
 		start := len(dst)
 		dst = append(dst, pair...)
 		dst = append(dst, PropertySeparator)
-		seen[n].start, seen[n].key, seen[n].end = start, start+len(k), len(dst)
+		seen[n].start, seen[n].key, seen[n].end = int32(start), int32(start+len(k)), int32(len(dst))
 		n++
 	}
 	return dst
