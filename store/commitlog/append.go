@@ -231,12 +231,16 @@ type round struct {
 	piece []*Draft
 	buf   []byte
 
+	noSegment error // creating a segment failed in this batch: not tried again in it
+	failing   bool  // and it failed in the batch before too: not logged again
+
 	waiting, done []*Draft // scratch of turn
 }
 
 func (r *round) begin(l *Log, now int64) {
 	r.log, r.now = l, now
 	r.off, r.size = l.written.Load(), 0
+	r.failing, r.noSegment = r.noSegment != nil, nil
 	r.seg, _ = l.series.Find(r.off)
 }
 
@@ -347,14 +351,14 @@ func (d *Draft) patch() {
 func (r *round) room(n int64) error {
 	l := r.log
 	at := r.off + r.size
-	if r.seg == nil && r.size == 0 {
+	if r.seg == nil {
 		start := at - at%l.opts.SegmentSize
 		if l.series.Len() > 0 {
 			start = l.series.End()
 		}
-		g, err := l.series.Grow(start)
+		g, err := r.grow(start)
 		if err != nil {
-			return r.createFailed(start, err)
+			return err
 		}
 		r.seg = g
 	}
@@ -362,19 +366,31 @@ func (r *round) room(n int64) error {
 	if n+message.BlankLen <= left {
 		return nil
 	}
-	next, err := l.series.Grow(r.seg.End())
+	next, err := r.grow(r.seg.End())
 	if err != nil {
-		return r.createFailed(r.seg.End(), err)
+		return err
 	}
 	r.write(left)
 	r.seg = next
 	return nil
 }
 
-func (r *round) createFailed(at int64, err error) error {
-	err = fmt.Errorf("segment at %d cannot be created: %w", at, err)
-	r.log.log.Error("message refused", zap.Error(err))
-	return err
+// grow adds a segment. Where that fails, smaller drafts of the batch may still
+// fit into the present one; for the others it is not tried again and again.
+func (r *round) grow(start int64) (*segment.Segment, error) {
+	if r.noSegment != nil {
+		return nil, r.noSegment
+	}
+	g, err := r.log.series.Grow(start)
+	if err != nil {
+		err = fmt.Errorf("segment at %d of the message log cannot be created: %w", start, err)
+		r.noSegment = err
+		if !r.failing {
+			r.log.log.Error("messages are refused", zap.Error(err))
+		}
+		return nil, err
+	}
+	return g, nil
 }
 
 // write brings the piece to disk and moves written. blank is the space left in

@@ -107,8 +107,12 @@ func TestCreateFailure(t *testing.T) {
 	if err := l.series.DropUnused(); err != nil {
 		t.Fatal(err)
 	}
-	ds := []*Draft{{Counter: &c, Records: sized(10_000)}, {Counter: &c, Records: sized(150)}}
+	ds := []*Draft{{Counter: &c, Records: sized(10_000)}, {Counter: &c, Records: sized(150)}, {Counter: &c, Records: sized(10_000)}}
+	tries := f.Calls(vfs.OpTruncate)
 	put(l, ds...)
+	if n := f.Calls(vfs.OpTruncate) - tries; n != 1 || ds[2].Status != CreateFailed {
+		t.Errorf("%d tries in one batch, %v", n, ds[2].Status)
+	}
 	if ds[0].Status != CreateFailed || !errors.Is(ds[0].Err, syscall.ENOSPC) || ds[1].Status != OK || ds[1].QueueOffset != 1 {
 		t.Errorf("%v %v, %v %v", ds[0].Status, ds[0].Err, ds[1].Status, ds[1].Err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/segment"
@@ -233,6 +234,28 @@ func TestWalkerFollows(t *testing.T) {
 		}
 		if got := m.Mappings(); (got > 0) != (hot > 0) || got > 4 {
 			t.Errorf("hot %d: %d mappings", hot, got)
+		}
+		w.Close()
+	}
+}
+
+func TestWalkerDoesNotAllocate(t *testing.T) {
+	for _, hot := range []int64{0, 1 << 20} {
+		opts := testOptions(Async)
+		opts.SegmentSize, opts.HotBytes, opts.FlushInterval = 1<<20, hot, time.Hour
+		l := openLog(t, vfs.NewMem(), opts)
+		w := l.Walk(0, 0, message.Layout)
+		ds := []*Draft{{Records: sized(700)}}
+		if n := testing.AllocsPerRun(200, func() {
+			l.Append(ds)
+			w.Extend(l.Visible())
+			for w.Next() {
+			}
+		}); n != 0 {
+			t.Errorf("hot %d: %v allocations", hot, n)
+		}
+		if w.End() != 201*700 {
+			t.Errorf("walked to %d", w.End())
 		}
 		w.Close()
 	}
