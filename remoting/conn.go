@@ -52,6 +52,11 @@ type Conn struct {
 		woken  bool // a wake-up is under way
 		closed bool
 	}
+	parked struct {
+		n atomic.Int32 // looked at before the lock
+		sync.Mutex
+		head, tail *Request
+	}
 	calls struct {
 		sync.Mutex
 		open   map[int32]chan *command.Command // made by the first Invoke

@@ -51,18 +51,18 @@ func newLane(s *Server, name Lane, opt LaneOptions) *lane {
 	return l
 }
 
-// put adds a request. It never waits.
-func (l *lane) put(r *Request) {
+// put adds a request. It never waits. One that has been in the lane before (again) is not refused for lack of room.
+func (l *lane) put(r *Request, again bool) {
 	now := l.srv.opt.Now()
 	l.mu.Lock()
-	if l.stopped || l.length >= l.opt.Queue {
+	if l.stopped || l.length >= l.opt.Queue && !again {
 		l.mu.Unlock()
 		l.srv.stats.overloads.Add(1)
 		r.Fail(code.SystemBusy, remarkOverload)
 		r.drop()
 		return
 	}
-	r.queued = now
+	r.queued, r.lane = now, l
 	if l.tail == nil {
 		l.head = r
 	} else {
@@ -111,11 +111,12 @@ func (l *lane) worker() {
 		l.mu.Unlock()
 		if waited := l.srv.opt.Now().Sub(r.queued); l.opt.MaxWait > 0 && waited >= l.opt.MaxWait {
 			l.expire(r, waited, left)
-		} else {
+		} else if c := r.Conn; !c.park(r) {
 			r.round = rd
 			r.run(r.handle, detached)
 			r.drop()
 			rd.end()
+			c.unpark()
 		}
 		l.mu.Lock()
 	}

@@ -31,6 +31,7 @@ func (c *Conn) Take() *Batch {
 func (c *Conn) Progress(n int) {
 	c.unsent.Add(-int64(n))
 	c.activity.Add(1)
+	c.unpark()
 }
 
 // Unsent tells how many bytes lie in the transport's own buffers and reports whether that has changed. Only for
@@ -40,6 +41,7 @@ func (c *Conn) Unsent(n int) bool {
 		return false
 	}
 	c.activity.Add(1)
+	c.unpark()
 	return true
 }
 

@@ -32,6 +32,7 @@ type Request struct {
 
 	// Of the lane it waits in.
 	next   *Request
+	lane   *lane
 	handle Handler
 	queued time.Time
 }
@@ -64,7 +65,7 @@ func (r *Request) drop() {
 }
 
 func (r *Request) recycle() {
-	r.Conn, r.round, r.next, r.handle = nil, nil, nil, nil
+	r.Conn, r.round, r.next, r.lane, r.handle = nil, nil, nil, nil, nil
 	r.Cmd.Body, r.Cmd.Remark = nil, nil
 	if cap(r.Cmd.Fields) > 64 {
 		r.Cmd.Fields = nil
@@ -129,19 +130,23 @@ func (r *Request) Detach() { r.state.Or(detached) }
 
 // Hand goes on with the request in a lane: h is called by one of its workers with a private copy of the views. When the
 // lane is full, or its longest wait is over before a worker is free, the request is answered with code 2 instead and
-// h is never called. The calling handler must not use the request any more.
+// h is never called. While the peer is behind with reading its answers (Conn.Congested) the request is put aside.
+// The calling handler must not use the request any more.
+//
+// A request that was detached may be handed to a lane too, from any goroutine; its views have ended then.
 func (r *Request) Hand(l Lane, h Handler) {
 	if l == Inline || int(l) >= lanes || h == nil {
 		panic(fmt.Sprintf("remoting: Hand to %v", l))
 	}
-	if old := r.state.Or(handed | inLane); old&inLane != 0 {
-		r.state.Or(detached) // from one lane to the next: the copy stays
-	} else {
+	switch old := r.state.Or(handed | inLane); {
+	case old&inLane != 0: // from one lane to the next: the copy stays
+		r.state.Or(detached)
+	case old&detached == 0:
 		r.keep()
 	}
 	r.handle = h
 	r.refs.Add(1)
-	r.Conn.srv.lane(l).put(r)
+	r.Conn.srv.lane(l).put(r, false)
 }
 
 // keep makes the views private.

@@ -150,6 +150,7 @@ func (c *Conn) Gone(reason string) {
 	c.queued.Store(0)
 	c.unsent.Store(0)
 	c.in.clear()
+	c.unparkAll()
 	c.calls.Lock()
 	open := c.calls.open
 	c.calls.open, c.calls.closed = nil, true
@@ -306,4 +307,15 @@ func (s *Server) Failed(what string, p any) {
 	}
 	s.stats.panics.Add(1)
 	s.log.Error(what+" failed", zap.Any("panic", p), zap.Stack("stack"))
+}
+
+// Waiting returns how many requests wait in a lane.
+func (s *Server) Waiting(l Lane) int {
+	if l == Inline || int(l) >= lanes {
+		return 0
+	}
+	ln := s.lane(l)
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return ln.length
 }

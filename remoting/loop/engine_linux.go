@@ -153,46 +153,56 @@ func (e *Engine) welcome(in *remoting.Incoming, fast bool) {
 // enroll gives the connection to a loop and sees to it that it gets there.
 func (e *Engine) enroll(n *newcomer, p remoting.Preface) {
 	lp := e.pick()
-	t := time.NewTimer(enrollTime)
+	t := time.NewTicker(enrollTime)
 	defer t.Stop()
-	var err error
-	select {
-	case lp.newcomers <- n:
-		select {
-		case err = <-n.result:
-		case <-t.C:
-			err = errTooSlow
-		case <-e.quit:
-			err = remoting.ErrShutdown
-		}
-	case <-t.C:
-		err = errTooSlow
-	case <-e.quit:
-		err = remoting.ErrShutdown
-	}
-	switch {
-	case n.state.CompareAndSwap(waiting, givenUp) && errors.Is(err, errTooSlow):
-		// gnet has not touched it.
-		lp.count.Add(-1)
-		e.s.Log().Error("an event loop takes no connections; serving one without it", zap.Int("loop", lp.index), zap.Stringer("remote", n.remote))
-		p.Remote = n.remote
-		stream.ServePrefaced(e.s, n.nc, p, nil, n.fast)
-		n.left()
-		return
-	case n.state.CompareAndSwap(enrolling, givenUp):
-		lp.stuck.Store(errors.Is(err, errTooSlow))
-	case n.state.Load() == opened:
+	err := lp.offer(n, t.C, e.quit)
+	if err == nil {
 		return // the loop owns it
 	}
 	lp.count.Add(-1)
-	if !errors.Is(err, remoting.ErrShutdown) {
-		e.s.Log().Error("a connection could not be given to an event loop", zap.Int("loop", lp.index), zap.Stringer("remote", n.remote), zap.Error(err))
+	switch {
+	case errors.Is(err, errBusy): // gnet has not touched it
+		e.s.Log().Warn("an event loop is stuck; a connection is served without it", zap.Int("loop", lp.index), zap.Stringer("remote", n.remote))
+		p.Remote = n.remote
+		stream.ServePrefaced(e.s, n.nc, p, nil, n.fast)
+	case errors.Is(err, remoting.ErrShutdown):
+		_ = n.nc.Close()
+	default:
+		e.s.Log().Error("an event loop did not take a connection", zap.Int("loop", lp.index), zap.Stringer("remote", n.remote), zap.Error(err))
+		_ = n.nc.Close()
 	}
-	_ = n.nc.Close()
 	n.left()
 }
 
-var errTooSlow = errors.New("the loop did not open it in time")
+var (
+	errBusy          = errors.New("the loop is stuck with another connection")
+	errTooSlow       = fmt.Errorf("not opened within %v", enrollTime)
+	errNotRegistered = errors.New("the registration failed")
+)
+
+// offer waits until the loop has opened the connection. With an error the connection is the caller's again.
+func (lp *eventLoop) offer(n *newcomer, tick <-chan time.Time, quit <-chan struct{}) error {
+	for {
+		select {
+		case lp.newcomers <- n:
+			select {
+			case err := <-n.result:
+				return err
+			case <-quit:
+				if n.state.CompareAndSwap(waiting, givenUp) || n.state.CompareAndSwap(enrolling, givenUp) {
+					return remoting.ErrShutdown
+				}
+				return nil // opened, or the result tells that it was not
+			}
+		case <-tick:
+			if lp.stuck.Load() {
+				return errBusy
+			}
+		case <-quit:
+			return remoting.ErrShutdown
+		}
+	}
+}
 
 // pick returns the loop with the fewest connections, counting those on their way to it. Loops that did not take their
 // last connection in time are avoided.

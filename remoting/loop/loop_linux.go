@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -39,7 +38,7 @@ type newcomer struct {
 	fast          bool
 	left          func()
 	state         atomic.Int32
-	result        chan error
+	result        chan error // of the enroller, which sends once
 }
 
 // conn is one connection of a loop.
@@ -129,13 +128,30 @@ func (lp *eventLoop) enrollAll(quit <-chan struct{}) {
 				_, err := lp.client.EnrollContext(n.nc, n)
 				done <- err
 			}()
+			t := time.NewTimer(enrollTime)
+			select {
+			case <-t.C:
+				if n.state.CompareAndSwap(enrolling, givenUp) {
+					lp.stuck.Store(true)
+					n.result <- errTooSlow
+				}
+			case err := <-done:
+				done <- err
+			case <-quit:
+			}
+			t.Stop()
+			// A loop that is only slow gets its next connection when it has dealt with this one.
 			select {
 			case err := <-done:
 				lp.stuck.Store(false)
-				if err == nil && n.state.Load() == enrolling {
-					err = fmt.Errorf("its registration failed")
+				if n.state.Load() == opened {
+					err = nil
+				} else if err == nil {
+					err = errNotRegistered
 				}
-				n.result <- err
+				if n.state.CompareAndSwap(enrolling, givenUp) || err == nil {
+					n.result <- err
+				}
 			case <-quit:
 				return
 			}
@@ -153,7 +169,9 @@ func (lp *eventLoop) OnOpen(gc gnet.Conn) (_ []byte, action gnet.Action) {
 		gc.SetContext(nil)
 		return nil, gnet.Close
 	}
-	lp.el = gc.EventLoop()
+	if lp.el == nil { // written once, before anybody else can know a connection of this loop
+		lp.el = gc.EventLoop()
+	}
 	c := &conn{lp: lp, gc: gc, left: n.left}
 	gc.SetContext(c)
 	rc, err := lp.s.Open(c, n.remote, n.local, n.fast)

@@ -5,10 +5,16 @@ import (
 	"net"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/remoting/internal/conformance"
 )
 
-func TestConformance(t *testing.T) {
-	conformance.Run(t, func(s *remoting.Server, l net.Listener, fast bool) (io.Closer, error) { return Serve(s, l, fast) })
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func serve(s *remoting.Server, l net.Listener, fast bool) (io.Closer, error) {
+	return Serve(s, l, fast)
 }
+
+func TestConformance(t *testing.T) { conformance.Run(t, serve) }

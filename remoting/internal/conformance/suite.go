@@ -4,13 +4,16 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/command"
 	"github.com/gantrymq/gantry/remoting"
 )
 
@@ -28,27 +31,67 @@ func Run(t *testing.T, serve Serve) {
 		test func(*suite, *testing.T)
 	}{
 		{"Answers", (*suite).answers},
+		{"Pipelined", (*suite).pipelined},
+		{"Unknown", (*suite).unknown},
+		{"FastPort", (*suite).fastPort},
+		{"Flags", (*suite).flags},
+		{"Opaque", (*suite).opaque},
+		{"HeaderKind", (*suite).headerKind},
+		{"Malformed", (*suite).malformed},
+		{"LargestFrame", (*suite).largestFrame},
+		{"RandomCuts", (*suite).randomCuts},
+		{"ManySockets", (*suite).manySockets},
+		{"RandomBytes", (*suite).randomBytes},
+		{"EveryRouteAnswers", (*suite).everyRouteAnswers},
+		{"Panic", (*suite).panics},
+		{"Detach", (*suite).detach},
+		{"Hand", (*suite).hand},
+		{"Overload", (*suite).overload},
+		{"LaneTimeout", (*suite).laneTimeout},
+		{"Rounds", (*suite).rounds},
+		{"Views", (*suite).views},
+		{"ManySegments", (*suite).manySegments},
+		{"TooLong", (*suite).tooLong},
+		{"SlowReader", (*suite).slowReader},
+		{"HardLimit", (*suite).hardLimit},
+		{"Flood", (*suite).flood},
+		{"Idle", (*suite).idle},
+		{"Sniffing", (*suite).sniffing},
+		{"ProxyProtocol", (*suite).proxyProtocol},
+		{"TLSRefused", (*suite).tlsRefused},
+		{"TLS", (*suite).tls},
+		{"CallDown", (*suite).callDown},
+		{"CallDownEnds", (*suite).callDownEnds},
+		{"Hooks", (*suite).hooks},
+		{"CloseFromHandler", (*suite).closeFromHandler},
+		{"ConnectionCap", (*suite).connectionCap},
+		{"GoAway", (*suite).goAway},
+		{"ShutdownWaits", (*suite).shutdownWaits},
+		{"IPv6", (*suite).ipv6},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(s, t) })
 	}
 }
 
-// start runs a server until the test ends. Routes and whatever else come with o.
+// start runs a server until the test ends.
 func (s *suite) start(t testing.TB, o remoting.Options) (*remoting.Server, net.Addr) {
 	t.Helper()
 	srv, err := remoting.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := s.listen(t, srv, false)
+	addr := s.listen(t, srv, false)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := srv.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
 		}
+		if n := srv.Stats().Connections; n != 0 {
+			t.Errorf("%d connections left over", n)
+		}
 	})
-	return srv, l
+	return srv, addr
 }
 
 func (s *suite) listen(t testing.TB, srv *remoting.Server, fast bool) net.Addr {
@@ -73,6 +116,12 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
+// logged returns a logger and what was logged.
+func logged() (*zap.Logger, *observer.ObservedLogs) {
+	core, logs := observer.New(zap.DebugLevel)
+	return zap.New(core), logs
+}
+
 // echo answers with the body of the request.
 func echo(r *remoting.Request) { r.Reply(nil, r.Cmd.Body) }
 
@@ -81,14 +130,16 @@ func inline(c code.Request, h remoting.Handler) remoting.Route {
 	return remoting.Route{Code: c, Fast: true, Handle: h}
 }
 
-func (s *suite) answers(t *testing.T) {
-	_, addr := s.start(t, remoting.Options{Routes: []remoting.Route{inline(10, echo)}})
-	p := Dial(t, addr)
-	for i := range int32(3) {
-		body := fmt.Sprintf("body %d", i)
-		a := p.Ask(10, 100+i, []byte(body))
-		if a.Code != 0 || a.Flag != 1 || a.Opaque != 100+i || string(a.Body) != body || a.Version != int(code.Current) || a.Language != "JAVA" {
-			t.Fatalf("answer %+v", a)
-		}
+// laned is a route that is handled in a lane.
+func laned(c code.Request, l remoting.Lane, h remoting.Handler) remoting.Route {
+	return remoting.Route{Code: c, Lane: l, Fast: true, Handle: h}
+}
+
+// table is a header of fixed fields.
+type table map[string]string
+
+func (h table) AppendFields(w *command.Writer) {
+	for k, v := range h {
+		w.String(k, v)
 	}
 }
