@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,28 +13,53 @@ import (
 )
 
 // TestMatrix performs every play with every pair of servers and writes MATRIX.md. A run of some pairs only
-// (-run 'TestMatrix/Gantry_._Gantry') leaves the file alone.
+// (-run TestMatrix/Gantry-Gantry) leaves the file alone.
 func TestMatrix(t *testing.T) {
 	var m Matrix
+	codes, err := RequestCodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, namesrv := map[Maker]map[int]Served{}, map[Maker]map[int]Served{}
 	ran := 0
 	for _, pair := range Pairs {
-		t.Run(pair.String(), func(t *testing.T) {
+		t.Run(pair.Slug(), func(t *testing.T) {
 			ran++
-			perform(t, &m, pair)
+			perform(t, &m, pair, func(ctx context.Context, r *Running) {
+				if pair.Broker != pair.Namesrv {
+					return
+				}
+				var err error
+				if broker[pair.Broker], err = Sweep(ctx, r.Broker, codes); err != nil {
+					t.Error(err)
+				}
+				if namesrv[pair.Namesrv], err = Sweep(ctx, r.Namesrv, codes); err != nil {
+					t.Error(err)
+				}
+			})
 		})
+	}
+	for _, s := range []map[int]Served{broker[Gantry], namesrv[Gantry]} {
+		for code, how := range s {
+			if how != Yes && how != No {
+				t.Errorf("Gantry does not answer code %d: %s", code, how)
+			}
+		}
 	}
 	if ran < len(Pairs) {
 		t.Log("not all pairs of servers ran: MATRIX.md stays as it is")
 		return
 	}
+	m.Codes = CodeTable(codes, broker[Java5], broker[Gantry], namesrv[Java5], namesrv[Gantry])
 	if err := os.WriteFile("MATRIX.md", []byte(m.Text(Pairs)), 0o644); err != nil {
 		t.Error(err)
 	}
 }
 
-func perform(t *testing.T, m *Matrix, pair Servers) {
+// perform performs all plays with a pair of servers, and last what comes after them.
+func perform(t *testing.T, m *Matrix, pair Servers, last func(context.Context, *Running)) {
 	// Logs and stores of a failed run stay to be looked at.
-	dir := filepath.Join(toolchain.Cache(), "run", strings.NewReplacer(" ", "", "/", "-").Replace(pair.String()))
+	dir := filepath.Join(toolchain.Cache(), "run", pair.Slug())
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +91,7 @@ func perform(t *testing.T, m *Matrix, pair Servers) {
 			note(p, res)
 		}
 	})
+	last(ctx, r)
 	if err := r.Stop(); err != nil {
 		t.Error(err)
 	}

@@ -17,7 +17,7 @@ type Row struct {
 // Matrix collects the results of a run.
 type Matrix struct {
 	Rows  map[[2]string]*Row // by client and feature
-	Codes []string           // lines about request codes, ready to print
+	Codes string             // the table of request codes
 }
 
 // Add notes one result. A feature that is proven twice passes only if both do.
@@ -65,8 +65,8 @@ unmodified official ones from their registries; "A to B" means that a producer o
 		}
 		b.WriteString("\n")
 	}
-	if len(m.Codes) > 0 {
-		b.WriteString("\n" + strings.Join(m.Codes, "\n") + "\n")
+	if m.Codes != "" {
+		b.WriteString("\n" + m.Codes)
 	}
 	return b.String()
 }

@@ -35,6 +35,11 @@ func (s Servers) String() string {
 	return string(s.Namesrv) + " / " + string(s.Broker)
 }
 
+// Slug is String for names of files and tests.
+func (s Servers) Slug() string {
+	return strings.ReplaceAll(string(s.Namesrv)+"-"+string(s.Broker), " ", "")
+}
+
 // Pairs are the pairs that the matrix shows: Gantry alone, mixed with Java's servers both ways, and Java alone as
 // the reference, which every play must pass.
 var Pairs = []Servers{
