@@ -6,7 +6,7 @@
 // goroutine, so that neither an event loop nor the dispatcher does the work of
 // another:
 //
-//	loop        Park ──> list of the queue <── Arrived   dispatcher
+//	loop        Park ──> list of the queue <── Dispatch  dispatcher
 //	                     deadlines         <── Tick      once every 100 ms
 //	                     list of the conn  <── Drop      the connection's loop
 //	                            │
@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/dispatch"
 )
 
 // Reason is why a held request ended.
@@ -104,7 +105,7 @@ func (l *List) Park(h *Held) bool {
 	w := queueOf(h.Queue)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// The dispatcher makes a message visible first and calls Arrived then, so one
+	// The dispatcher makes a message visible first and calls Dispatch then, so one
 	// of the two sees the other.
 	if l.stopped || h.Queue.Max() > h.From || h.Conn.Closed() {
 		return false
@@ -127,27 +128,52 @@ func queueOf(q *consumequeue.Queue) *waiting {
 	return q.Attach(new(waiting)).(*waiting)
 }
 
-// Arrived tells that the message with that offset and tags code is in the
-// queue. The dispatcher calls it after the message became visible.
-func (l *List) Arrived(q *consumequeue.Queue, offset, tagsCode int64) {
-	w, ok := q.Attachment().(*waiting)
-	if !ok {
-		return // nobody ever waited here
+// Dispatch is the List's side of the dispatcher: it ends the requests that a
+// message of the round interests. The messages are visible already.
+func (l *List) Dispatch(r *dispatch.Round) error {
+	if r.Recovering {
+		return nil
 	}
 	l.mu.Lock()
-	woken := false
-	for i := 0; i < len(w.held); {
-		h := w.held[i]
-		if offset >= h.From && h.Match(tagsCode) {
-			l.end(h, Arrived) // moves another one to i
-			woken = true
-			continue
+	before := len(l.ended)
+	if len(l.deadlines) > 0 {
+		for i := range r.Arrivals {
+			l.arrived(r, &r.Arrivals[i])
 		}
-		i++
 	}
+	woken := len(l.ended) > before
 	l.mu.Unlock()
 	if woken {
 		l.wakeUp()
+	}
+	return nil
+}
+
+// arrived looks at one queue. The lock is held.
+func (l *List) arrived(r *dispatch.Round, a *dispatch.Arrival) {
+	w, ok := a.Queue.Attachment().(*waiting)
+	if !ok || len(w.held) == 0 {
+		return
+	}
+	if a.Max-a.From == 1 {
+		l.offer(w, a.From, a.TagsCode)
+		return
+	}
+	for i := range r.Records {
+		if rec := &r.Records[i]; rec.Queue == a.Queue {
+			l.offer(w, rec.QueueOffset, rec.TagsCode)
+		}
+	}
+}
+
+// offer ends the requests that one message interests. The lock is held.
+func (l *List) offer(w *waiting, offset, tagsCode int64) {
+	for i := 0; i < len(w.held); {
+		if h := w.held[i]; offset >= h.From && h.Match(tagsCode) {
+			l.end(h, Arrived) // moves another one to i
+			continue
+		}
+		i++
 	}
 }
 

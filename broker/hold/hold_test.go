@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/dispatch"
 	"github.com/gantrymq/gantry/store/vfs"
 )
 
@@ -31,6 +32,7 @@ type fixture struct {
 	*List
 	table *consumequeue.Table
 	now   time.Time
+	round dispatch.Round
 }
 
 func newFixture() *fixture {
@@ -40,11 +42,7 @@ func newFixture() *fixture {
 }
 
 func (f *fixture) queue(id int32) *consumequeue.Queue {
-	q, err := f.table.GetOrCreate("T", id)
-	if err != nil {
-		panic(err)
-	}
-	return q
+	return f.table.GetOrCreate("T", id)
 }
 
 // arrive makes one more message visible and tells the list, as the dispatcher does.
@@ -57,7 +55,12 @@ func (f *fixture) arrive(t testing.TB, q *consumequeue.Queue, tagsCode int64) {
 	if err := f.table.EndRound(); err != nil {
 		t.Fatal(err)
 	}
-	f.Arrived(q, n, tagsCode)
+	f.tell(q, n, tagsCode)
+}
+
+func (f *fixture) tell(q *consumequeue.Queue, offset, tagsCode int64) {
+	f.round.Arrivals = append(f.round.Arrivals[:0], dispatch.Arrival{Queue: q, From: offset, Max: offset + 1, TagsCode: tagsCode})
+	_ = f.Dispatch(&f.round)
 }
 
 func (f *fixture) waiter(c Conn, q *consumequeue.Queue, d time.Duration, tag int64) *waiter {
@@ -108,6 +111,35 @@ func TestWhatEndsAHold(t *testing.T) {
 				t.Errorf("%d are held, want %d", got, want)
 			}
 		})
+	}
+}
+
+// TestARoundOfSeveral: with more than one message the one that matches may not be the last.
+func TestARoundOfSeveral(t *testing.T) {
+	f := newFixture()
+	q := f.queue(0)
+	seven, nine := f.waiter(&conn{}, q, time.Second, 7), f.waiter(&conn{}, q, time.Second, 9)
+	for _, w := range []*waiter{seven, nine} {
+		if !f.Park(&w.Held) {
+			t.Fatal("not held")
+		}
+	}
+	r := dispatch.Round{Arrivals: []dispatch.Arrival{{Queue: q, From: 0, Max: 3, TagsCode: 8}}}
+	for i, tag := range []int64{6, 7, 8} {
+		rec := dispatch.Record{Queue: q}
+		rec.QueueOffset, rec.TagsCode = int64(i), tag
+		r.Records = append(r.Records, rec)
+	}
+	recovering := r
+	recovering.Recovering = true
+	for _, round := range []*dispatch.Round{&recovering, &r} {
+		if err := f.Dispatch(round); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.List.Wake()
+	if seven.ended.Load() != 1 || nine.ended.Load() != 0 {
+		t.Errorf("the one for tag 7 ended %d times, the one for tag 9 %d times", seven.ended.Load(), nine.ended.Load())
 	}
 }
 
@@ -205,7 +237,7 @@ func TestAllocHold(t *testing.T) {
 	n := testing.AllocsPerRun(200, func() {
 		w.From = q.Max()
 		f.Park(&w.Held)
-		f.Arrived(q, w.From, 1)
+		f.tell(q, w.From, 1)
 		f.List.Wake()
 	})
 	if n > 1 { // the batch that Wake takes over
