@@ -1,6 +1,7 @@
 package fastjson
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/base64"
 	"fmt"
@@ -94,6 +95,19 @@ func (d *decoder) null() bool {
 	return false
 }
 
+// quotedNull takes "" or "null" if it is next: null for Java's boxed types.
+func (d *decoder) quotedNull() bool {
+	if c := d.peek(); c != '"' && c != '\'' {
+		return false
+	}
+	at := d.i
+	if s, err := d.str(); err == nil && (len(s) == 0 || string(s) == "null") {
+		return true
+	}
+	d.i = at
+	return false
+}
+
 // value reads the next value into v.
 func (d *decoder) value(v reflect.Value) error {
 	if d.null() {
@@ -123,6 +137,10 @@ func (d *decoder) value(v reflect.Value) error {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
+		if k := t.Elem().Kind(); k != reflect.String && d.quotedNull() {
+			v.SetZero()
+			return nil
+		}
 		e := reflect.New(t.Elem())
 		defaults(e.Elem())
 		if err := d.value(e.Elem()); err != nil {
@@ -137,6 +155,7 @@ func (d *decoder) value(v reflect.Value) error {
 		return d.structure(v)
 	case reflect.Map:
 		if ok, err := d.open("an object"); !ok {
+			v.SetZero()
 			return err
 		}
 		return d.mapping(v)
@@ -207,9 +226,7 @@ func within(step string, err error) error {
 
 func (d *decoder) mapping(v reflect.Value) error {
 	t := v.Type()
-	if v.IsNil() {
-		v.Set(reflect.MakeMap(t))
-	}
+	v.Set(reflect.MakeMap(t)) // of two equal members the last one counts
 	elem := reflect.New(t.Elem()).Elem()
 	return d.object(func(objectKey, key []byte) error {
 		k := reflect.New(t.Key()).Elem()
@@ -374,6 +391,9 @@ func (d *decoder) text() (string, error) {
 		d.i -= len(w)
 		return "", d.errorf("unexpected %q", short(string(w)))
 	}
+	if f, ok := parseFloat(w); ok && bytes.ContainsAny(w, "eE") {
+		return string(AppendDouble(nil, f)), nil // Java goes through a double here
+	}
 	return string(w), nil
 }
 
@@ -409,12 +429,9 @@ func (d *decoder) scalar(v reflect.Value) error {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		n, ok := parseInt(w, v.Type().Bits())
 		if !ok && !quoted {
-			switch string(w) {
-			case "true":
-				n, ok = 1, true
-			case "false":
-				ok = true
-			}
+			var f float64
+			f, ok = truth(w)
+			n = int64(f)
 		}
 		if !ok {
 			return &ValueError{Text: short(string(w)), Want: "a whole number of " + strconv.Itoa(v.Type().Bits()) + " bits"}
@@ -422,6 +439,9 @@ func (d *decoder) scalar(v reflect.Value) error {
 		v.SetInt(n)
 	case reflect.Float32, reflect.Float64:
 		f, ok := parseFloat(w)
+		if !ok && !quoted {
+			f, ok = truth(w)
+		}
 		if !ok {
 			return &ValueError{Text: short(string(w)), Want: "a number"}
 		}
@@ -436,6 +456,17 @@ func (d *decoder) scalar(v reflect.Value) error {
 		return fmt.Errorf("fastjson: cannot read into %s", v.Type())
 	}
 	return nil
+}
+
+// truth is a truth value as a number.
+func truth(w []byte) (f float64, ok bool) {
+	switch string(w) {
+	case "true":
+		return 1, true
+	case "false":
+		return 0, true
+	}
+	return 0, false
 }
 
 // timeLayouts are the forms in which dates come as text.

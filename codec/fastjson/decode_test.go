@@ -46,7 +46,7 @@ type probe struct {
 	Raw   Raw               `json:"raw"`
 }
 
-func (p *probe) SetDefaults() { p.I, p.L, p.S, p.B = 7, 7, "init", true }
+func (p *probe) SetDefaults() { p.I, p.L, p.S, p.B, p.D = 7, 7, "init", true, 0.5 }
 
 // TestLenient holds what fastjson2 2.0.59 made of the same texts, member by
 // member; "more" marks what it refuses and this reader takes all the same.
@@ -308,4 +308,36 @@ func FuzzUnmarshal(f *testing.F) {
 			t.Fatalf("%q gives %q: %v", src, out, err)
 		}
 	})
+}
+
+func BenchmarkUnmarshal(b *testing.B) {
+	type sub struct {
+		Topic      string   `json:"topic"`
+		SubString  string   `json:"subString"`
+		TagsSet    []string `json:"tagsSet"`
+		CodeSet    []int32  `json:"codeSet"`
+		SubVersion int64    `json:"subVersion"`
+	}
+	src := []byte(`[{"classFilterMode":false,"codeSet":[2598919,2598920],"expressionType":"TAG","subString":"TagA || TagB","subVersion":1796046262589,"tagsSet":["TagA","TagB"],"topic":"TopicA"}]`)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(src)))
+	for b.Loop() {
+		var v []sub
+		if err := Unmarshal(src, &v); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMarshalOffsets(b *testing.B) {
+	table := map[string]map[int32]int64{}
+	for i := range 1000 {
+		table[fmt.Sprintf("Topic%d@group", i)] = map[int32]int64{0: 1, 1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8}
+	}
+	b.ReportAllocs()
+	var out []byte
+	for b.Loop() {
+		out, _ = Append(out[:0], table, Pretty)
+	}
+	b.SetBytes(int64(len(out)))
 }

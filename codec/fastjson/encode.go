@@ -1,13 +1,14 @@
 package fastjson
 
 import (
-	"bytes"
+	"cmp"
 	"encoding"
 	"fmt"
 	"math"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -101,15 +102,7 @@ func (e *encoder) value(v reflect.Value) error {
 	case reflect.Bool:
 		e.out = strconv.AppendBool(e.out, v.Bool())
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		n := v.Int()
-		quote := e.opt&longsAsText != 0 && (n > maxSafe || n < -maxSafe)
-		if quote {
-			e.out = append(e.out, '"')
-		}
-		e.out = strconv.AppendInt(e.out, n, 10)
-		if quote {
-			e.out = append(e.out, '"')
-		}
+		e.long(v.Int())
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		e.out = strconv.AppendUint(e.out, v.Uint(), 10)
 	case reflect.Float32, reflect.Float64:
@@ -183,60 +176,61 @@ func (f *field) isZero(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// entry is a map entry in the making: sort decides its place.
+// entry is a map entry in the making: number, else text, decides its place.
 type entry struct {
 	number int64
-	text   []byte // the written key
+	text   string // the key of a string map, else the written key
 	value  reflect.Value
 }
 
 func (e *encoder) mapping(v reflect.Value) error {
+	if m, ok := v.Interface().(map[int32]int64); ok {
+		e.offsets(m)
+		return nil
+	}
+	kind := v.Type().Key().Kind()
+	plain := kind == reflect.String && !v.Type().Key().Implements(marshalType)
+	whole := kind >= reflect.Int && kind <= reflect.Int64
 	entries := make([]entry, 0, v.Len())
 	e.open('{')
 	for it := v.MapRange(); it.Next(); {
-		if null(it.Value()) {
+		en := entry{value: it.Value()}
+		if null(en.value) {
 			continue
 		}
-		en := entry{value: it.Value()}
 		k := it.Key()
-		// The key is written at the depth it will stand at.
-		sub := encoder{opt: e.opt, depth: e.depth}
-		switch k.Kind() {
-		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Bool:
-			quote := e.opt&QuotedKeys != 0
-			if quote {
-				sub.out = append(sub.out, '"')
-			}
-			if k.CanInt() {
-				en.number = k.Int()
-				sub.out = strconv.AppendInt(sub.out, en.number, 10)
-			} else {
-				sub.out = strconv.AppendBool(sub.out, k.Bool())
-			}
-			if quote {
-				sub.out = append(sub.out, '"')
-			}
+		switch {
+		case plain:
+			en.text = k.String()
+		case whole:
+			en.number = k.Int()
 		default:
+			// The key is written at the depth it will stand at.
+			sub := encoder{opt: e.opt, depth: e.depth}
 			if err := sub.value(k); err != nil {
 				return err
 			}
+			en.text = string(sub.out)
+			if kind == reflect.Bool && e.opt&QuotedKeys != 0 {
+				en.text = `"` + en.text + `"`
+			}
 		}
-		en.text = sub.out
 		entries = append(entries, en)
 	}
 	slices.SortFunc(entries, func(a, b entry) int {
-		if a.number != b.number {
-			if a.number < b.number {
-				return -1
-			}
-			return 1
-		}
-		return bytes.Compare(a.text, b.text)
+		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.text, b.text))
 	})
 	first := true
 	for _, en := range entries {
 		e.line(&first)
-		e.out = append(e.out, en.text...)
+		switch {
+		case plain:
+			e.out = appendString(e.out, en.text)
+		case whole:
+			e.number(en.number)
+		default:
+			e.out = append(e.out, en.text...)
+		}
 		e.out = append(e.out, ':')
 		if err := e.value(en.value); err != nil {
 			return err
@@ -244,6 +238,44 @@ func (e *encoder) mapping(v reflect.Value) error {
 	}
 	e.close('}', first)
 	return nil
+}
+
+// number writes an integer key.
+func (e *encoder) number(n int64) {
+	if e.opt&QuotedKeys != 0 {
+		e.out = append(strconv.AppendInt(append(e.out, '"'), n, 10), '"')
+	} else {
+		e.out = strconv.AppendInt(e.out, n, 10)
+	}
+}
+
+// offsets writes queue -> offset tables, of which a broker saves very many,
+// without reflection.
+func (e *encoder) offsets(m map[int32]int64) {
+	var few [32]int32
+	keys := few[:0]
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	e.open('{')
+	first := true
+	for _, k := range keys {
+		e.line(&first)
+		e.number(int64(k))
+		e.out = append(e.out, ':')
+		e.long(m[k])
+	}
+	e.close('}', first)
+}
+
+// long writes an integer value.
+func (e *encoder) long(n int64) {
+	if e.opt&longsAsText != 0 && (n > maxSafe || n < -maxSafe) {
+		e.out = append(strconv.AppendInt(append(e.out, '"'), n, 10), '"')
+	} else {
+		e.out = strconv.AppendInt(e.out, n, 10)
+	}
 }
 
 func (e *encoder) list(v reflect.Value) error {

@@ -175,7 +175,7 @@ func (p *parser) escaped(start, j int, quote byte) ([]byte, error) {
 		case '0', '1', '2', '3', '4', '5', '6', '7':
 			out = append(out, c-'0')
 		case 'x':
-			r, ok := hex(p.b[j:], 2)
+			r, ok := hexRune(p.b[j:], 2)
 			if !ok {
 				p.i = j
 				return nil, p.errorf("\\x without two hexadecimal digits")
@@ -183,7 +183,7 @@ func (p *parser) escaped(start, j int, quote byte) ([]byte, error) {
 			j += 2
 			out = utf8.AppendRune(out, r)
 		case 'u':
-			r, ok := hex(p.b[j:], 4)
+			r, ok := hexRune(p.b[j:], 4)
 			if !ok {
 				p.i = j
 				return nil, p.errorf("\\u without four hexadecimal digits")
@@ -192,7 +192,7 @@ func (p *parser) escaped(start, j int, quote byte) ([]byte, error) {
 			if utf16.IsSurrogate(r) {
 				r2 := rune(utf8.RuneError)
 				if j+1 < len(p.b) && p.b[j] == '\\' && p.b[j+1] == 'u' {
-					if low, ok := hex(p.b[j+2:], 4); ok {
+					if low, ok := hexRune(p.b[j+2:], 4); ok {
 						r2 = utf16.DecodeRune(r, low)
 					}
 				}
@@ -210,7 +210,7 @@ func (p *parser) escaped(start, j int, quote byte) ([]byte, error) {
 	return nil, p.errorf("string without end")
 }
 
-func hex(b []byte, n int) (rune, bool) {
+func hexRune(b []byte, n int) (rune, bool) {
 	if len(b) < n {
 		return 0, false
 	}

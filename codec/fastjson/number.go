@@ -83,7 +83,7 @@ func parseFloat(w []byte) (float64, bool) {
 // parseBool reads a truth value from an unquoted or quoted word.
 func parseBool(w []byte) (val, ok bool) {
 	switch string(bytes.ToLower(w)) {
-	case "true", "1", "y", "t":
+	case "true", "1", "-1", "y", "t":
 		return true, true
 	case "false", "0", "n", "f", "", "null":
 		return false, true
