@@ -13,8 +13,12 @@ import (
 	"github.com/gantrymq/gantry/codec/command"
 )
 
-// ErrClosed is the error of calls on a connection that is closed.
-var ErrClosed = errors.New("connection is closed")
+// Errors of calls on a connection. ErrClosed: nothing was sent. ErrLost, which is an ErrClosed too: the request was
+// taken for sending, and whether the peer got it is not known.
+var (
+	ErrClosed = errors.New("connection is closed")
+	ErrLost   = fmt.Errorf("%w before the answer came", ErrClosed)
+)
 
 // Link is the transport's half of a connection. Its methods may be called from any goroutine and never wait.
 type Link interface {
@@ -142,7 +146,7 @@ func (c *Conn) Invoke(ctx context.Context, rq code.Request, h command.Header, bo
 	select {
 	case cmd, ok := <-answer:
 		if !ok {
-			return nil, c.closedError()
+			return nil, c.closedError(ErrLost)
 		}
 		return cmd, nil
 	case <-ctx.Done():
@@ -156,7 +160,7 @@ func (c *Conn) await(answer chan *command.Command) (int32, error) {
 	c.calls.Lock()
 	defer c.calls.Unlock()
 	if c.calls.closed {
-		return 0, c.closedError()
+		return 0, c.closedError(ErrClosed)
 	}
 	if c.calls.open == nil {
 		c.calls.open = make(map[int32]chan *command.Command)
@@ -190,9 +194,9 @@ func (c *Conn) answered(cmd *command.Command) {
 	answer <- own // has room for one, and the table gave it out once
 }
 
-func (c *Conn) closedError() error {
+func (c *Conn) closedError(err error) error {
 	if why := c.Reason(); why != "" {
-		return fmt.Errorf("%w: %v: %s", ErrClosed, c.remote, why)
+		return fmt.Errorf("%w: %v: %s", err, c.remote, why)
 	}
-	return fmt.Errorf("%w: %v", ErrClosed, c.remote)
+	return fmt.Errorf("%w: %v", err, c.remote)
 }

@@ -75,7 +75,7 @@ func (c *Conn) put(encode encoder, body []byte, views Views) error {
 		if views != nil {
 			views.Release()
 		}
-		return c.closedError()
+		return c.closedError(ErrClosed)
 	}
 	b := c.out.batch
 	if b == nil {
