@@ -67,6 +67,14 @@
 // on. That a new segment cannot be created (disk full) is not such a failure:
 // nothing was lost, the draft gets CreateFailed and the next one tries again.
 //
+// # Locks
+//
+// Log.mu guards the queue of drafts and who leads; nothing slow happens under
+// it (but in SetEnd, before anybody else is there). flusher.syncing is held
+// over a sync, flusher.mu guards the waiting drafts. No lock is held while a
+// Done runs. Order: Log.mu or flusher.syncing, then flusher.mu, then the locks
+// of the segment series.
+//
 // # Start
 //
 // Open looks at the files only. Then the store walks the log (Walk) to find
