@@ -97,11 +97,12 @@ func CodeTable(codes []RequestCode, javaBroker, gantryBroker, javaNamesrv, gantr
 	count := func(theirs, ours map[int]Served) string {
 		both, all := 0, 0
 		for code, s := range theirs {
-			if s != No {
-				all++
-				if ours[code] != No {
-					both++
-				}
+			if s == No {
+				continue
+			}
+			all++
+			if ours[code] == Yes {
+				both++
 			}
 		}
 		return fmt.Sprintf("%d of %d", both, all)

@@ -67,14 +67,6 @@ func perform(t *testing.T, m *Matrix, pair Servers, last func(context.Context, *
 	defer cancel()
 	begin := time.Now()
 	plays := scenario.Plays()
-	note := func(p scenario.Play, r scenario.Result) {
-		m.Add(p.Who(), r.Feature, pair, r.OK)
-		if !r.OK {
-			t.Errorf("%s: %s: %s", p.Who(), r.Feature, r.Error)
-		} else if r.Note != "" {
-			t.Logf("%s: %s: %s", p.Who(), r.Feature, r.Note)
-		}
-	}
 	r, err := pair.Start(ctx, dir, agent.Kinds)
 	if err != nil {
 		for _, p := range plays {
@@ -88,7 +80,12 @@ func perform(t *testing.T, m *Matrix, pair Servers, last func(context.Context, *
 	t.Logf("servers and clients up after %v", time.Since(begin))
 	r.Perform(ctx, plays, 6, func(p scenario.Play, results []scenario.Result) {
 		for _, res := range results {
-			note(p, res)
+			m.Add(p.Who(), res.Feature, pair, res.OK)
+			if !res.OK {
+				t.Errorf("%s: %s: %s", p.Who(), res.Feature, res.Error)
+			} else if res.Note != "" {
+				t.Logf("%s: %s: %s", p.Who(), res.Feature, res.Note)
+			}
 		}
 	})
 	last(ctx, r)

@@ -59,7 +59,7 @@ type Running struct {
 
 // goAgent builds the agent of the Go client, with the race detector.
 var goAgent = sync.OnceValues(func() (string, error) {
-	return toolchain.Build(filepath.Join(toolchain.Cache()), "compat/goclient", "", "-race")
+	return toolchain.Build("compat/goclient", "", "-race")
 })
 
 // Start starts the servers and the agents of the given kinds; files and logs lie under dir.

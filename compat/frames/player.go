@@ -18,7 +18,7 @@ import (
 // Player runs scripts against a pair of servers.
 type Player struct {
 	Targets map[string]string // address by TARGET of Script
-	Limit   time.Duration     // for one answer; 0: 20 s
+	Limit   time.Duration     // for one answer
 
 	conns map[string]*Conn
 	held  map[string]int32   // opaque of the last request sent on a connection

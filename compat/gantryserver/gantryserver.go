@@ -4,7 +4,6 @@ package gantryserver
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,14 +21,8 @@ type Server struct {
 	Fast    string // the broker's fast port
 }
 
-// Binary builds cmd/gantry once for a test process and gives its path. flags are those of the first caller.
-var Binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gantry-bin-")
-	if err != nil {
-		return "", err
-	}
-	return toolchain.Build(dir, ".", "cmd/gantry")
-})
+// Binary builds cmd/gantry once for a test process and gives its path.
+var Binary = sync.OnceValues(func() (string, error) { return toolchain.Build(".", "cmd/gantry") })
 
 // StartNamesrv starts a name server whose files lie under dir.
 func StartNamesrv(ctx context.Context, dir string, config map[string]string) (*Server, error) {

@@ -46,10 +46,13 @@ func AgentClasses(version string) string {
 	return filepath.Join(Cache(), "classes", client) + string(os.PathListSeparator) + Jars(client)
 }
 
-// Build compiles a Go program into the folder out and gives its path. dir is the module's folder and pkg the package,
-// both relative to the repository.
-func Build(out, dir, pkg string, flags ...string) (string, error) {
-	exe := filepath.Join(out, filepath.Base(filepath.Join(dir, pkg)))
+// Build compiles a Go program into the cache and gives its path. dir is the module's folder in the repository and pkg the
+// package in it.
+func Build(dir, pkg string, flags ...string) (string, error) {
+	exe, err := filepath.Abs(filepath.Join(Cache(), filepath.Base(filepath.Join(dir, pkg))))
+	if err != nil {
+		return "", err
+	}
 	cmd := exec.Command("go", append(append([]string{"build", "-o", exe}, flags...), "./"+pkg)...)
 	cmd.Dir = filepath.Join(Root(), dir)
 	if text, err := cmd.CombinedOutput(); err != nil {
