@@ -53,6 +53,9 @@ func Build(dir, pkg string, flags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := os.MkdirAll(filepath.Dir(exe), 0o755); err != nil {
+		return "", err
+	}
 	cmd := exec.Command("go", append(append([]string{"build", "-o", exe}, flags...), "./"+pkg)...)
 	cmd.Dir = filepath.Join(Root(), dir)
 	if text, err := cmd.CombinedOutput(); err != nil {
