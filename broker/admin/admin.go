@@ -1,0 +1,67 @@
+package admin
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/broker/stats"
+	"github.com/gantrymq/gantry/broker/topic"
+	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/remoting"
+	"github.com/gantrymq/gantry/store/vfs"
+)
+
+// Options of Handlers. All but those marked may not be nil.
+type Options struct {
+	Settings *settings.Set
+	// Classes are those that Settings was made of.
+	Classes []string
+	// Check says why settings cannot be used, nil if they can.
+	Check func(*settings.Set) error
+	// Live tells of further keys that are read whenever they are needed, so that
+	// a change acts at once; may be nil.
+	Live func(key string) bool
+	// Changed is told of the keys that request 25 has changed, after they are in
+	// force; may be nil.
+	Changed func(keys []string)
+	FS      vfs.FS // of the configuration file
+
+	Topics *topic.Table
+	Stats  *stats.Table
+
+	// Store gives the store's figures for request 28, by their names there.
+	Store func() map[string]string
+	// Lane gives the state of a lane: requests that wait, and how long the first
+	// of them has waited; may be nil.
+	Lane func(remoting.Lane) (waiting int, longest time.Duration)
+	// Active tells whether the broker takes messages.
+	Active func() bool
+
+	Now func() time.Time // time.Now if nil
+	Log *zap.Logger      // may be nil
+}
+
+// Handlers answers the requests of administrators.
+type Handlers struct {
+	o      Options
+	booted time.Time
+
+	mu      sync.Mutex // one change of topics or settings at a time, as in the original
+	version body.DataVersion
+}
+
+// New makes the handlers.
+func New(o Options) *Handlers {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	h := &Handlers{o: o, booted: o.Now()}
+	h.version.Timestamp = h.booted.UnixMilli()
+	return h
+}
