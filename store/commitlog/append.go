@@ -16,6 +16,9 @@ const (
 	// maxPiece is where a write is cut: larger ones gain nothing, and the
 	// buffer stays in the cache of the processor.
 	maxPiece = 1 << 20
+	// maxCopy is from where a draft is written by itself, without being copied:
+	// the copy would cost more than the call.
+	maxCopy = 64 << 10
 	// maxSpare is the longest draft list that is kept for reuse.
 	maxSpare = 1 << 14
 )
@@ -289,11 +292,14 @@ func (r *round) place(d *Draft) {
 		d.refuse(IllegalSize, fmt.Errorf("%d bytes fit in no segment of %d", n, l.opts.SegmentSize))
 		return
 	}
+	if n >= maxCopy {
+		r.write(0)
+	}
 	if err := r.room(n); err != nil {
 		d.refuse(CreateFailed, err)
 		return
 	}
-	if f := l.failure.Load(); f != nil { // making room wrote the piece before
+	if f := l.failure.Load(); f != nil { // the piece before was written just now
 		d.refuse(NotWriteable, f.err)
 		return
 	}
@@ -306,7 +312,7 @@ func (r *round) place(d *Draft) {
 	d.advance()
 	r.piece = append(r.piece, d)
 	r.size += n
-	if r.size >= maxPiece {
+	if r.size >= maxPiece || n >= maxCopy {
 		r.write(0)
 	}
 }
@@ -407,8 +413,9 @@ func (r *round) write(blank int64) {
 	}
 	l := r.log
 	r.off += r.size + blank
-	l.storeTime.Store(r.now)
+	// In this order: who sees the time sees the record too (flusher.run).
 	l.written.Store(r.off)
+	l.storeTime.Store(r.now)
 	r.next()
 }
 
@@ -419,7 +426,7 @@ func (r *round) next() {
 }
 
 // buffer returns the bytes of the piece. A single draft is not copied: that is
-// every message of a quiet broker, and every big batch.
+// every message of a quiet broker, and every big one.
 func (r *round) buffer(blank int64) []byte {
 	if len(r.piece) == 1 && blank == 0 {
 		return r.piece[0].Records

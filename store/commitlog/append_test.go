@@ -322,15 +322,18 @@ func TestWritesAreCoalesced(t *testing.T) {
 	if n := writes(64, 300); n != 1 {
 		t.Errorf("%d writes for 64 records", n)
 	}
-	if n := writes(10, 300_000); n != 3 {
+	if n := writes(100, 30_000); n != 3 {
 		t.Errorf("%d writes for 3 MB", n)
 	}
-	putRecord(t, l, &c, sized(4_000_000))
+	if n := writes(3, 100_000); n != 3 {
+		t.Errorf("%d writes for 3 big ones", n)
+	}
+	putRecord(t, l, &c, sized(3_500_000))
 	putRecord(t, l, &c, sized(8<<20-int(l.Written())-5_000))
 	if n := writes(50, 300); n != 2 {
 		t.Errorf("%d writes over two segments", n)
 	}
-	if n := int64(len(walkAll(t, l))); n != c.Load() || n != 64+10+2+50 {
+	if n := int64(len(walkAll(t, l))); n != c.Load() || n != 64+100+3+2+50 {
 		t.Errorf("%d records", n)
 	}
 }
