@@ -42,8 +42,12 @@ func (t *Table) Start() {
 	}()
 }
 
-// Stop ends what Start began, after the notices it is sending.
+// Stop ends what Start began, after the notices it is sending; without Start it
+// does nothing.
 func (t *Table) Stop() {
+	if t.stop == nil {
+		return
+	}
 	close(t.stop)
 	<-t.done
 }
