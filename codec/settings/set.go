@@ -158,7 +158,9 @@ func (s *Set) apply(st *state, key, val string) *Problem {
 // parse reads text as the row's type into v.
 func (r *row) parse(text string, v *value) *Problem {
 	v.text = text
-	bad := &Problem{Kind: Unparsable, Key: r.Name, Value: text, want: r.wants()}
+	bad := func(kind Kind) *Problem {
+		return &Problem{Kind: kind, Key: r.Name, Value: text, want: r.wants()}
+	}
 	switch r.kind {
 	case kindInt, kindLong:
 		bits := 64
@@ -167,7 +169,7 @@ func (r *row) parse(text string, v *value) *Problem {
 		}
 		n, err := strconv.ParseInt(text, 10, bits)
 		if err != nil {
-			return bad
+			return bad(Unparsable)
 		}
 		v.whole = adjust(r.Name, n)
 		v.frac = float64(v.whole)
@@ -176,7 +178,7 @@ func (r *row) parse(text string, v *value) *Problem {
 		// Java takes a suffix, as in its source code.
 		f, err := strconv.ParseFloat(strings.TrimRight(text, "dDfF"), 64)
 		if err != nil && !math.IsInf(f, 0) || strings.ContainsRune(text, '_') {
-			return bad
+			return bad(Unparsable)
 		}
 		v.frac = f
 		v.text = string(fastjson.AppendDouble(nil, f))
@@ -184,19 +186,19 @@ func (r *row) parse(text string, v *value) *Problem {
 		v.truth = strings.EqualFold(text, "true")
 		v.text = strconv.FormatBool(v.truth)
 		if !v.truth && !strings.EqualFold(text, "false") {
-			bad.Kind = ReadAsFalse
-			return bad
+			return bad(ReadAsFalse)
 		}
 	case kindWord:
 		if n, err := strconv.Atoi(text); err == nil && r.Name == "metricsExporterType" && n >= 0 && n < len(r.words) {
 			v.text = r.words[n] // this setter takes numbers too
 		} else if !slices.Contains(r.words, text) {
+			p := bad(Unparsable)
 			for _, w := range r.words {
 				if strings.EqualFold(w, text) {
-					bad.Nearest = w
+					p.Nearest = w
 				}
 			}
-			return bad
+			return p
 		}
 	}
 	return nil
@@ -327,15 +329,18 @@ func (s *Set) Changed() []string {
 	return keys
 }
 
-// All lists keys and values in alphabetical order for the configuration
-// requests, unset (null) ones left out as in Java: those of the given classes,
-// or of all together with the unknown keys when no class is given.
+// All lists keys and values in alphabetical order, as GET_BROKER_CONFIG does:
+// those of these classes (of all without arguments), and whatever else Load or
+// Put have set. Unset ones (null) are left out, as in Java.
 func (s *Set) All(classes ...string) []properties.Pair {
 	st := s.state.Load()
 	var pairs []properties.Pair
 	for i, v := range st.values {
 		r := s.rows[i]
-		if v.null || len(classes) > 0 && !slices.ContainsFunc(classes, func(c string) bool { return slices.Contains(r.classes, c) }) {
+		if v.null {
+			continue
+		}
+		if !v.set && (r.beside || len(classes) > 0 && !r.in(classes)) {
 			continue
 		}
 		text := v.text
@@ -344,13 +349,20 @@ func (s *Set) All(classes ...string) []properties.Pair {
 		}
 		pairs = append(pairs, properties.Pair{Key: r.Name, Value: text})
 	}
-	if len(classes) == 0 {
-		for k, v := range st.unknown {
-			pairs = append(pairs, properties.Pair{Key: k, Value: v})
-		}
+	for k, v := range st.unknown {
+		pairs = append(pairs, properties.Pair{Key: k, Value: v})
 	}
 	slices.SortFunc(pairs, func(a, b properties.Pair) int { return strings.Compare(a.Key, b.Key) })
 	return pairs
+}
+
+func (r *row) in(classes []string) bool {
+	for _, c := range classes {
+		if slices.Contains(r.classes, c) {
+			return true
+		}
+	}
+	return false
 }
 
 // wants describes the values a row takes.

@@ -1,9 +1,11 @@
 package settings
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,14 +94,105 @@ func TestLoad(t *testing.T) {
 	if !slices.ContainsFunc(all, func(p properties.Pair) bool { return p.Key == "brokerIp1" && p.Value == "10.0.0.1" }) {
 		t.Error("unknown key is not listed")
 	}
+	listed := map[string]bool{}
 	for _, p := range s.All("NettyServerConfig") {
-		if !s.Has(p.Key) {
-			t.Error(p.Key)
+		listed[p.Key] = true
+	}
+	// The class itself, and what was set beside it.
+	for key, want := range map[string]bool{"serverWorkerThreads": true, "brokerName": true, "my.own.thing": true, "brokerIP1": false, "rmqAddressServerDomain": false} {
+		if listed[key] != want {
+			t.Errorf("%s listed: %v", key, listed[key])
 		}
 	}
-	if n := len(s.All("NettyServerConfig")); n != 18 {
-		t.Error(n)
+	s.Put("rmqAddressServerDomain", "ns.example")
+	if all = s.All(); !slices.ContainsFunc(all, func(p properties.Pair) bool { return p.Key == "rmqAddressServerDomain" }) {
+		t.Error("rmqAddressServerDomain")
 	}
+	if got := s.Changed(); !slices.Contains(got, "my.own.thing") || !slices.Contains(got, "listenPort") || slices.Contains(got, "fileReservedTime") {
+		t.Error(got)
+	}
+}
+
+// TestConcurrent is for the race detector: readers see whole changes.
+func TestConcurrent(t *testing.T) {
+	s := NewOn(host4, brokerClasses...)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range 200 {
+				if i == 0 {
+					s.Load([]byte(fmt.Sprintf("listenPort=%d\nhaListenPort=%d\n", 1000+j, 2000+j)))
+					continue
+				}
+				s.All()
+				if n := s.Int("haListenPort"); n != 10912 && n < 2000 {
+					t.Error(n)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if s.Version() != 200 {
+		t.Error(s.Version())
+	}
+}
+
+func TestProgrammingErrors(t *testing.T) {
+	s := NewOn(host4, brokerClasses...)
+	for name, f := range map[string]func(){
+		"key": func() { s.Int("noSuchKey") }, "class": func() { New("NoSuchConfig") }, "int": func() { s.Int("brokerName") },
+		"bool": func() { s.Bool("listenPort") }, "float": func() { s.Float("brokerName") },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+	if s.Float("listenPort") != 10911 {
+		t.Error("whole numbers are numbers")
+	}
+}
+
+func TestNearest(t *testing.T) {
+	s := NewOn(host4, brokerClasses...)
+	for in, want := range map[string]string{
+		"brokerIp1": "brokerIP1", "brokerIp2": "brokerIP2", "listenport": "listenPort", "autoCreateTopicsEnable": "autoCreateTopicEnable", "flushDisktype": "flushDiskType",
+		"namesrvAddrs": "namesrvAddr", "brokername": "brokerName", "x": "", "completely.different": "", "kvConfigPath": "kvConfigPath",
+	} {
+		if got, class := s.nearest(in); got != want || (got == "") != (class == "") {
+			t.Errorf("%s: %s (%s), want %s", in, got, class, want)
+		}
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte("listenPort=1\nbrokerRole=SLAVE\naccessMessageInMemoryMaxRatio=x\n\\u00"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s := NewOn(host4, "BrokerConfig", "MessageStoreConfig")
+		for _, p := range s.Load(text) {
+			if p.Text() == "" {
+				t.Fatal("no text")
+			}
+		}
+		// What is listed can be loaded again and is the same then.
+		var again []byte
+		for _, p := range s.All() {
+			again = properties.Append(again, p.Key, p.Value)
+		}
+		q := NewOn(host4, "BrokerConfig", "MessageStoreConfig")
+		for _, p := range q.Load(again) {
+			if p.Kind != Unknown && p.Kind != Ignored {
+				t.Fatal(p.Text())
+			}
+		}
+		if a, b := s.All(), q.All(); !slices.Equal(a, b) {
+			t.Fatalf("%v\n%v", a, b)
+		}
+	})
 }
 
 func TestBrokenEscape(t *testing.T) {

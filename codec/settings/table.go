@@ -20,7 +20,8 @@ type Key struct {
 	Meaning string // for people; may be empty
 }
 
-// beside are keys of broker.conf that Java reads past its configuration classes.
+// beside are keys of broker.conf that Java reads past its configuration classes;
+// they are listed only when they were set.
 var beside = []Key{
 	{"BrokerConfig", "rmqAddressServerDomain", "String", "jmenv.tbsite.net", "host of the address server for name server addresses"},
 	{"BrokerConfig", "rmqAddressServerSubGroup", "String", "nsaddr", "path of the address server for name server addresses"},
@@ -85,10 +86,11 @@ type row struct {
 	classes []string
 	kind    kind
 	words   []string
+	beside  bool
 }
 
 func newRow(k Key) *row {
-	r := &row{Key: k, classes: []string{k.Class}}
+	r := &row{Key: k, classes: []string{k.Class}, beside: slices.Contains(beside, k)}
 	switch k.Type {
 	case "String":
 		r.kind = kindString
