@@ -36,9 +36,10 @@ func (in *inbox) clear() {
 func (in *inbox) add(b []byte, need int) {
 	have := len(in.bytes())
 	if in.buf == nil || cap(in.buf.b)-len(in.buf.b) < len(b) {
-		// At most double, at least what is there; exact for the last step so that a frame fills its buffer.
 		size := have + len(b)
-		size = max(size, min(need, 2*size))
+		if size > 1<<largestClass { // smaller ones are rounded up as it is
+			size = max(size, min(need, 2*size))
+		}
 		moved := newBuffer(size)
 		moved.b = append(moved.b, in.bytes()...)
 		if in.buf != nil {
