@@ -1,0 +1,449 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/segment"
+)
+
+// GetStatus is the outcome of a Get.
+type GetStatus uint8
+
+// The outcomes, as Java names them.
+const (
+	Found GetStatus = iota
+	NoMatchedMessage
+	MessageWasRemoving
+	OffsetFoundNull
+	OffsetOverflowBadly
+	OffsetOverflowOne
+	OffsetTooSmall
+	NoMatchedLogicQueue
+	NoMessageInQueue
+	OffsetReset // for the broker's own use
+)
+
+// String is Java's name, which clients get as the remark.
+func (s GetStatus) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return "UNKNOWN"
+}
+
+var statusNames = [...]string{
+	"FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL", "OFFSET_OVERFLOW_BADLY",
+	"OFFSET_OVERFLOW_ONE", "OFFSET_TOO_SMALL", "NO_MATCHED_LOGIC_QUEUE", "NO_MESSAGE_IN_QUEUE", "OFFSET_RESET",
+}
+
+// Limits are what one reader asks for at most. The first message is always
+// given. The store's own limits (ReadLimits) hold beside them.
+type Limits struct {
+	MaxCount int // messages
+	MaxBytes int // 0: no wish
+}
+
+const maxPull = 128 << 20
+
+// Result is what a Get gives, views included. It comes from a pool: Release
+// gives it back, exactly once, when its bytes have been sent.
+type Result struct {
+	Status    GetStatus
+	NextBegin int64 // where to go on
+	Min, Max  int64 // of the queue
+	Count     int   // messages
+	// SuggestSlave: the reader is further behind than the memory reaches.
+	SuggestSlave bool
+	// Err is set if the disk could not be read; the result is then of no use.
+	Err error
+
+	bytes int
+	segs  [][]byte // messages that lie one behind the other are one segment
+	views []segment.View
+	bufs  []*buffer
+
+	units [unitsAtOnce]consumequeue.Unit
+	picks []pick
+}
+
+const unitsAtOnce = 64
+
+// pick is a message that was chosen and is still to be read.
+type pick struct {
+	offset int64
+	size   int32
+	next   int64 // queue offset behind it
+}
+
+var results = sync.Pool{New: func() any { return new(Result) }}
+
+// NewResult returns an empty result.
+func NewResult() *Result { return results.Get().(*Result) }
+
+// Len is the number of bytes of all messages.
+func (r *Result) Len() int { return r.bytes }
+
+// AppendTo appends the messages' bytes, as they lie in the log, to segs. They
+// are valid until Release.
+func (r *Result) AppendTo(segs [][]byte) [][]byte { return append(segs, r.segs...) }
+
+// Release gives the result and its bytes back.
+func (r *Result) Release() {
+	r.drop()
+	r.Status, r.NextBegin, r.Min, r.Max, r.SuggestSlave, r.Err = 0, 0, 0, 0, false, nil
+	results.Put(r)
+}
+
+// drop gives up the messages.
+func (r *Result) drop() {
+	for i := range r.views {
+		r.views[i].Release()
+	}
+	for _, b := range r.bufs {
+		b.release()
+	}
+	clear(r.segs)
+	clear(r.bufs)
+	r.views, r.segs, r.bufs, r.picks = r.views[:0], r.segs[:0], r.bufs[:0], r.picks[:0]
+	r.bytes, r.Count = 0, 0
+}
+
+// Get reads messages of a queue from offset from on; match, which may be nil,
+// decides by tags code. q may be nil, for a queue nobody has written to. It may
+// wait for the disk.
+func (s *Store) Get(q *consumequeue.Queue, from int64, limits Limits, match func(tagsCode int64) bool) *Result {
+	began := s.o.Now()
+	r := NewResult()
+	s.get(r, q, from, limits, match, false)
+	s.gets.count(r, s.o.Now().Sub(began))
+	return r
+}
+
+// GetHot is Get for an event loop: it does not wait for a disk. hot is false,
+// and res nil, if that would be needed.
+func (s *Store) GetHot(q *consumequeue.Queue, from int64, limits Limits, match func(tagsCode int64) bool) (res *Result, hot bool) {
+	r := NewResult()
+	if !s.get(r, q, from, limits, match, true) {
+		r.Release()
+		return nil, false
+	}
+	s.gets.count(r, 0)
+	return r, true
+}
+
+// SetReadLimits changes the limits for the calls from now on.
+func (s *Store) SetReadLimits(l ReadLimits) {
+	l.setDefaults()
+	s.reads.Store(&l)
+}
+
+// get fills r; with hotOnly it returns false if it had to wait for a disk.
+func (s *Store) get(r *Result, q *consumequeue.Queue, from int64, limits Limits, match func(int64) bool, hotOnly bool) bool {
+	r.NextBegin = from
+	if q == nil { // Java has a queue as soon as somebody asks
+		r.Status, r.NextBegin = NoMessageInQueue, 0
+		return true
+	}
+	r.Max, r.Min = q.Max(), q.Min() // in this order: Min is not above Max
+	switch {
+	case r.Max == 0:
+		r.Status, r.NextBegin = NoMessageInQueue, 0
+	case from < r.Min:
+		r.Status, r.NextBegin = OffsetTooSmall, r.Min
+	case from == r.Max:
+		r.Status = OffsetOverflowOne
+	case from > r.Max:
+		r.Status, r.NextBegin = OffsetOverflowBadly, r.Max
+	case hotOnly && !q.Recent(from):
+		return false
+	default:
+		return s.scan(r, q, from, limits, match, hotOnly)
+	}
+	return true
+}
+
+// scan goes over the units from from on and takes the messages that match.
+func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits, match func(int64) bool, hotOnly bool) bool {
+	reads := s.reads.Load()
+	logEnd, logMin := s.commitLog.Written(), s.commitLog.Min()
+	memory := s.o.Memory / 100 * int64(reads.MemoryPercent)
+	g := getter{
+		s: s, r: r, hotOnly: hotOnly, reads: reads, maxCount: limits.MaxCount, maxBytes: min(maxPull, max(limits.MaxBytes, 100)),
+	}
+	if limits.MaxBytes <= 0 {
+		g.maxBytes = maxPull
+	}
+	filter := int64(max(reads.FilterBytes, limits.MaxCount*consumequeue.UnitSize))
+	scanEnd := min(r.Max, from+(filter+consumequeue.UnitSize-1)/consumequeue.UnitSize)
+
+	r.Status = NoMatchedMessage
+	var lastPhysical int64
+	skipTo := int64(math.MinInt64) // records before are in a file that is gone
+	for files := 0; r.Count == 0 && r.NextBegin < scanEnd && files < reads.QueueFiles; files++ {
+		fileEnd := min(scanEnd, q.FileEnd(r.NextBegin))
+		for r.NextBegin < fileEnd {
+			want := min(fileEnd-r.NextBegin, unitsAtOnce)
+			if match == nil && limits.MaxCount > 0 {
+				want = min(want, int64(limits.MaxCount)-int64(r.Count)+1)
+			}
+			n, err := q.Units(r.NextBegin, r.units[:want])
+			if n == 0 {
+				if err != nil && !errors.Is(err, consumequeue.ErrNoFile) {
+					r.Err = err
+				}
+				if r.Count == 0 {
+					r.Status, r.NextBegin = OffsetFoundNull, q.FileEnd(r.NextBegin)
+				}
+				return g.finish()
+			}
+			for _, u := range r.units[:n] {
+				if g.full(int(u.Size), logEnd-u.PhysicalOffset <= memory) {
+					return g.finish()
+				}
+				lastPhysical = u.PhysicalOffset
+				r.SuggestSlave = logEnd-lastPhysical > memory
+				switch {
+				case u.PhysicalOffset < skipTo:
+				case match != nil && !u.ExtAddress() && !match(u.TagsCode):
+					if r.Count == 0 {
+						r.Status = NoMatchedMessage
+					}
+				case u.IsFiller() || u.PhysicalOffset < logMin:
+					if r.Count == 0 {
+						r.Status = MessageWasRemoving
+					}
+					if !u.IsFiller() {
+						skipTo = logMin
+					}
+				default:
+					ok, found := g.take(u, r.NextBegin+1)
+					if !ok { // the rest is cold: what there is will do
+						return r.Count > 0
+					}
+					if found {
+						r.Status = Found
+					} else if r.Count == 0 {
+						r.Status = MessageWasRemoving
+					}
+				}
+				r.NextBegin++
+			}
+		}
+	}
+	return g.finish()
+}
+
+// getter is one scan.
+type getter struct {
+	s        *Store
+	r        *Result
+	hotOnly  bool
+	reads    *ReadLimits
+	maxCount int
+	maxBytes int
+
+	viewAt int64 // offset of the last view, if there is one
+}
+
+// full says that a message of that size must not be added. The first one is
+// never too much.
+func (g *getter) full(size int, inMemory bool) bool {
+	r := g.r
+	if r.Count == 0 {
+		return false
+	}
+	if r.Count+1 > g.maxCount || r.bytes+size > g.maxBytes {
+		return true
+	}
+	if inMemory {
+		return r.bytes+size > g.reads.MemoryBytes || r.Count >= g.reads.MemoryCount
+	}
+	return r.bytes+size > g.reads.DiskBytes || r.Count >= g.reads.DiskCount
+}
+
+// take adds a message: its view, or for later reading. ok is false if it is
+// not hot and has to be. found is false if there is no such record.
+func (g *getter) take(u consumequeue.Unit, next int64) (ok, found bool) {
+	r := g.r
+	if !g.hotOnly {
+		r.picks = append(r.picks, pick{u.PhysicalOffset, u.Size, next})
+		r.Count++
+		r.bytes += int(u.Size)
+		return true, true
+	}
+	rec, ok := g.view(u)
+	if !ok {
+		return false, false
+	}
+	if !isRecord(rec, u.PhysicalOffset, u.Size) {
+		g.s.wrongUnit(u)
+		return true, false
+	}
+	g.add(rec)
+	r.Count++
+	r.bytes += len(rec)
+	return true, true
+}
+
+// view returns the record's bytes. One view serves all records of a segment.
+func (g *getter) view(u consumequeue.Unit) ([]byte, bool) {
+	r := g.r
+	if n := len(r.views); n > 0 {
+		v := r.views[n-1].Bytes
+		if at := u.PhysicalOffset - g.viewAt; at >= 0 && at+int64(u.Size) <= int64(len(v)) {
+			return v[at : at+int64(u.Size)], true
+		}
+	}
+	log := g.s.commitLog
+	size := log.SegmentSize()
+	end := min(log.Visible(), u.PhysicalOffset-u.PhysicalOffset%size+size)
+	v, ok := log.View(u.PhysicalOffset, int(end-u.PhysicalOffset))
+	if !ok {
+		return nil, false
+	}
+	r.views = append(r.views, v)
+	g.viewAt = u.PhysicalOffset
+	if int64(u.Size) > int64(len(v.Bytes)) {
+		return v.Bytes[:0], true // no record; see isRecord
+	}
+	return v.Bytes[:u.Size], true
+}
+
+// add appends a record's bytes, to the segment before if they follow it.
+func (g *getter) add(rec []byte) {
+	r := g.r
+	if n := len(r.segs); n > 0 {
+		last := r.segs[n-1]
+		if cap(last)-len(last) >= len(rec) && &last[:len(last)+1][len(last)] == &rec[0] {
+			r.segs[n-1] = last[:len(last)+len(rec)]
+			return
+		}
+	}
+	r.segs = append(r.segs, rec)
+}
+
+// isRecord says that b is a record that says it lies at offset.
+func isRecord(b []byte, offset int64, size int32) bool {
+	return len(b) >= posPhysicalOffset+8 &&
+		int32(binary.BigEndian.Uint32(b)) == size &&
+		int64(binary.BigEndian.Uint64(b[posPhysicalOffset:])) == offset
+}
+
+func (s *Store) wrongUnit(u consumequeue.Unit) {
+	if n := s.gets.wrong.Add(1); n == 1 || n%1000 == 0 {
+		s.log.Error(fmt.Sprintf("a queue points to offset %d, size %d, where no such message is; it is left out", u.PhysicalOffset, u.Size))
+	}
+}
+
+// finish reads what take has left for later.
+func (g *getter) finish() bool {
+	r := g.r
+	if len(r.picks) == 0 {
+		return true
+	}
+	r.Count, r.bytes = 0, 0
+	for i := 0; i < len(r.picks); {
+		n, err := g.readRun(r.picks[i:])
+		switch {
+		case err == nil:
+		case r.Count > 0: // give what there is; the next call will see
+			r.NextBegin = r.picks[i-1].next
+			return true
+		case errors.Is(err, segment.ErrNotFound):
+		default:
+			r.Err = err
+			return true
+		}
+		i += n
+	}
+	if r.Count == 0 {
+		r.Status = MessageWasRemoving
+	}
+	return true
+}
+
+const (
+	// maxRun is the most that one read of several messages takes.
+	maxRun = 512 << 10
+	// maxGap is what is read in vain between two messages rather than reading twice.
+	maxGap = 16 << 10
+)
+
+// readRun reads the first messages of picks that lie near to each other, with
+// one read, and returns how many.
+func (g *getter) readRun(picks []pick) (int, error) {
+	log := g.s.commitLog
+	size := log.SegmentSize()
+	from := picks[0].offset
+	end := from + int64(picks[0].size)
+	segmentEnd := from - from%size + size
+	n := 1
+	for n < len(picks) {
+		p := picks[n]
+		if p.offset < end || p.offset-end > maxGap || p.offset+int64(p.size) > min(segmentEnd, from+maxRun) {
+			break
+		}
+		end = p.offset + int64(p.size)
+		n++
+	}
+	if end > log.Visible() || end > segmentEnd {
+		g.s.wrongUnit(consumequeue.Unit{PhysicalOffset: from, Size: picks[0].size})
+		return 1, nil
+	}
+	b := newBuffer(int(end - from))
+	if err := log.ReadAt(b.b, from); err != nil {
+		b.release()
+		return n, err
+	}
+	r := g.r
+	r.bufs = append(r.bufs, b)
+	for _, p := range picks[:n] {
+		at := p.offset - from
+		rec := b.b[at : at+int64(p.size)]
+		if !isRecord(rec, p.offset, p.size) {
+			g.s.wrongUnit(consumequeue.Unit{PhysicalOffset: p.offset, Size: p.size})
+			continue
+		}
+		g.add(rec)
+		r.Count++
+		r.bytes += len(rec)
+	}
+	return n, nil
+}
+
+// buffer is memory for records from disk, by size classes.
+type buffer struct {
+	b     []byte
+	class int
+}
+
+var bufferClasses = [...]int{4 << 10, 32 << 10, 128 << 10, 512 << 10}
+
+var buffers [len(bufferClasses)]sync.Pool
+
+func newBuffer(n int) *buffer {
+	for class, size := range bufferClasses {
+		if n > size {
+			continue
+		}
+		b, _ := buffers[class].Get().(*buffer)
+		if b == nil {
+			b = &buffer{make([]byte, size), class}
+		}
+		b.b = b.b[:n]
+		return b
+	}
+	return &buffer{make([]byte, n), -1}
+}
+
+func (b *buffer) release() {
+	if b.class >= 0 {
+		b.b = b.b[:cap(b.b)]
+		buffers[b.class].Put(b)
+	}
+}
