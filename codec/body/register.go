@@ -22,9 +22,9 @@ func (r *RegisterBrokerBody) SetDefaults() {
 	r.TopicConfigSerializeWrapper.SetDefaults()
 }
 
-// maxRegister bounds what a compressed registration may become: a few hundred
-// bytes for each of some hundred thousand topics.
-const maxRegister = 256 << 20
+// maxRegister bounds what a compressed registration may become: some hundred
+// bytes for each of half a million topics.
+const maxRegister = 64 << 20
 
 // Encode writes the body: as JSON, or compressed, which is zlib over
 //

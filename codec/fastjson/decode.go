@@ -37,7 +37,8 @@ func (e *ValueError) Error() string {
 // numbers may have decimals, truth values may be numbers or words, text may be
 // anything; null gives a number 0 and a pointer nil. Where a list is wanted a
 // single value makes a list of one. Maps may have string, integer or struct
-// keys; a struct key may be an object or a string that holds one.
+// keys; a struct key may be an object or a string that holds one. Entries that
+// are null leave no nil pointers behind: they are left out.
 //
 // An empty text or null gives ErrEmpty and leaves v as it was but for its
 // defaults.
@@ -240,6 +241,11 @@ func (d *decoder) mapping(v reflect.Value) error {
 				key = objectKey
 			}
 			return within(short(string(key)), err)
+		}
+		if null(elem) {
+			// Nobody wants to look out for nil entries.
+			v.SetMapIndex(k, reflect.Value{})
+			return nil
 		}
 		v.SetMapIndex(k, elem)
 		return nil

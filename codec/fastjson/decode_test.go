@@ -199,6 +199,29 @@ func TestDeep(t *testing.T) {
 	}
 }
 
+// TestNestedKeys: object keys inside object keys would double in length with
+// every level.
+func TestNestedKeys(t *testing.T) {
+	nested := func(n int) []byte { return []byte(strings.Repeat("{", n) + strings.Repeat("}:1", n-1) + "}") }
+	if _, err := Normalize(nested(5)); err != nil {
+		t.Error(err)
+	}
+	if _, err := Normalize(nested(6)); err == nil {
+		t.Error("taken")
+	}
+	var p probe
+	if err := Unmarshal([]byte(`{"s":`+string(nested(40))+`}`), &p); err == nil {
+		t.Error("taken")
+	}
+}
+
+func TestNullEntries(t *testing.T) {
+	var m map[string]*probe
+	if err := Unmarshal([]byte(`{"a":null,"b":{},"c":{},"c":null}`), &m); err != nil || len(m) != 1 || m["b"] == nil {
+		t.Error(m, err)
+	}
+}
+
 func TestNormalize(t *testing.T) {
 	for in, want := range map[string]string{
 		`{0:1,'a':NaN,b:[+5,010,12L,5.,.5,1e5,],}`: `{"0":1,"a":null,"b":[5,10,12,5,0.5,1e5]}`,

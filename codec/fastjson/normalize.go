@@ -25,8 +25,13 @@ func Normalize(src []byte) ([]byte, error) {
 
 type normalizer struct {
 	parser
-	out []byte
+	out  []byte
+	keys int // how many object keys this value lies in
 }
+
+// maxKeys bounds object keys inside object keys: each level is read once more
+// and doubles the backslashes.
+const maxKeys = 4
 
 func (n *normalizer) value() error {
 	switch n.peek() {
@@ -49,7 +54,10 @@ func (n *normalizer) value() error {
 		err := n.object(func(objectKey, key []byte) error {
 			n.comma(&first)
 			if objectKey != nil {
-				sub := normalizer{parser: parser{b: objectKey, depth: n.depth}}
+				if n.keys == maxKeys {
+					return n.errorf("object keys nested deeper than %d", maxKeys)
+				}
+				sub := normalizer{parser: parser{b: objectKey, depth: n.depth}, keys: n.keys + 1}
 				if err := sub.value(); err != nil {
 					return err
 				}

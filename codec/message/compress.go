@@ -160,7 +160,9 @@ func Decompress(dst, src []byte, c Compression, limit int) ([]byte, error) {
 	default:
 		return dst, fmt.Errorf("%w: unknown type %d", ErrCompression, c)
 	}
-	return readAll(dst, r, limit)
+	out, err := readAll(dst, r, limit)
+	in.Reset(nil) // the pooled reader keeps it, and must not keep src
+	return out, err
 }
 
 // readAll appends r to dst and fails as soon as there are more than limit bytes.

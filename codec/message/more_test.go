@@ -153,6 +153,32 @@ func TestBatchFaults(t *testing.T) {
 	}
 }
 
+// TestInnerBatch: B109. The messages of an inner batch are its body's entries.
+func TestInnerBatch(t *testing.T) {
+	var body []byte
+	for i := range 3 {
+		body, _ = AppendBatchEntry(body, int32(i), fmt.Appendf(nil, "m%d", i), []byte("k\x01v\x02"))
+	}
+	r := sample()
+	r.SysFlag, r.Body = InnerBatch|NeedUnwrap, body
+	r.Properties = AppendProperty(AppendProperty(nil, PropertyInnerNum, "3"), PropertyInnerBase, "7")
+	d, err := Decode(Append(nil, r), CRC)
+	if err != nil || d.SysFlag&InnerBatch == 0 {
+		t.Fatal(d, err)
+	}
+	n, err := CountBatch(d.Body)
+	num, _ := Get(d.Properties, PropertyInnerNum)
+	if err != nil || fmt.Sprint(n) != string(num) {
+		t.Fatal(n, err)
+	}
+	b := Batch{Rest: d.Body}
+	for b.Next() {
+		if string(b.Entry.Body) != fmt.Sprintf("m%d", b.Index-1) || b.Entry.Flag != int32(b.Index-1) {
+			t.Errorf("%+v", b.Entry)
+		}
+	}
+}
+
 // TestCompressionFlags: B154.
 func TestCompressionFlags(t *testing.T) {
 	for flag, want := range map[int32]Compression{0x001: Zlib, 0x101: LZ4, 0x201: ZSTD, 0x301: Zlib} {
