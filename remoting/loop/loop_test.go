@@ -9,9 +9,22 @@ import (
 
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/remoting/internal/conformance"
+	"github.com/gantrymq/gantry/remoting/internal/testserver"
+	"github.com/gantrymq/gantry/remoting/stream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testserver.Child(map[string]testserver.Serve{
+		"loop": serve,
+		"stream": func(s *remoting.Server, l net.Listener, fast bool) (io.Closer, error) {
+			return stream.Serve(s, l, fast)
+		},
+	})
+	goleak.VerifyTestMain(m)
+}
+
+// transports are what the tests and benchmarks with a server process run on.
+var transports = []string{"loop", "stream"}
 
 func serve(s *remoting.Server, l net.Listener, fast bool) (io.Closer, error) {
 	e, err := New(s, Options{Loops: 2})

@@ -75,10 +75,11 @@ func (p *Peer) Send(frames ...[]byte) {
 // Next reads one frame.
 func (p *Peer) Next() (Answer, error) {
 	_ = p.SetReadDeadline(time.Now().Add(patience))
-	return readAnswer(p.Conn)
+	return ReadAnswer(p.Conn)
 }
 
-func readAnswer(r io.Reader) (a Answer, err error) {
+// ReadAnswer reads one frame.
+func ReadAnswer(r io.Reader) (a Answer, err error) {
 	var prefix [8]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
 		return a, err
