@@ -129,7 +129,7 @@ func TestFile(t *testing.T) {
 	if err := h.Load(); err != nil || !reflect.DeepEqual(h.Snapshot(), g.Snapshot()) {
 		t.Errorf("%v\n%+v\n%+v", err, h.Snapshot(), g.Snapshot())
 	}
-	write(t, disk, `{"subscriptionGroupTable":{"G":null}}`)
+	write(t, disk, `{"subscriptionGroupTable":{"":{}}}`)
 	disk.Remove(file + ".bak")
 	if err := table(t, disk).Load(); err == nil || !strings.Contains(err.Error(), "subscriptionGroup.json") {
 		t.Errorf("damaged file: %v", err)

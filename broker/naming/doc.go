@@ -10,8 +10,9 @@
 //
 // A full registration carries all topics; it is done at the start, every
 // registerNameServerPeriod (10 to 60 s; without forceRegister only if the name
-// server's data version differs), after anything that failed, and when the
-// broker's permission changed. A changed topic is told at once by a registration
+// server's data version differs), after anything that failed, after a lost
+// connection (name servers drop a broker with it), and when the broker's
+// permission changed. A changed topic is told at once by a registration
 // that carries it alone, but never to a name server that has not taken a full one
 // before: Java's refuses a first registration of one topic.
 //

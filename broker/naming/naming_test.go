@@ -447,6 +447,26 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
+// A lost connection means that the name server has dropped the broker.
+func TestLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, n, topics, _ := fixture(t)
+		r.Start()
+		n.take(ns1)
+		for range 3 {
+			r.Lost()
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if c := codes(n.take(ns1)); c != fmt.Sprint("103:", topics.Len()) {
+			t.Error(c)
+		}
+		r.Lost()
+		r.Stop(context.Background())
+		r.Lost()
+	})
+}
+
 // The body is what Java's name server reads.
 func TestBodyForm(t *testing.T) {
 	var b body.RegisterBrokerBody

@@ -45,6 +45,7 @@ type Registrar struct {
 	mu      sync.Mutex
 	servers map[string]*server // by address; changed by refresh
 	stopped bool
+	lost    bool // a registration after a lost connection is under way
 }
 
 // New makes a Registrar that does nothing yet.
@@ -174,6 +175,27 @@ func (r *Registrar) Changed(t *topic.Topic) {
 // changed (the broker's permission). It waits as Changed does.
 func (r *Registrar) All() {
 	r.await(r.each(func(s *server) <-chan struct{} { return s.all() }))
+}
+
+// Lost says that a connection to a name server was lost: name servers drop a
+// broker with its connection. Everything is registered anew a second later. It is
+// client.Options.OnClose and does not wait.
+func (r *Registrar) Lost() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped || r.lost {
+		return
+	}
+	r.lost = true
+	r.wg.Go(func() {
+		again := sleep(r.ctx, time.Second)
+		r.mu.Lock()
+		r.lost = false
+		r.mu.Unlock()
+		if again {
+			r.each(func(s *server) <-chan struct{} { return s.all() })
+		}
+	})
 }
 
 func (r *Registrar) each(ask func(*server) <-chan struct{}) (waits []<-chan struct{}) {

@@ -61,11 +61,11 @@ func (h *Handlers) Commit(r *remoting.Request) {
 		r.Respond(code.InvalidParameter, what+" is null, topic is "+t.Name, noCommit, nil)
 		return
 	}
-	if h.Offsets.o.Settings.Bool("useServerSideResetOffset") && h.Offsets.HasReset(t.Name, q.ConsumerGroup, q.QueueID) {
+	if h.Offsets.o.Settings.Bool("useServerSideResetOffset") && h.Offsets.HasReset(q.Topic, q.ConsumerGroup, q.QueueID) {
 		r.Respond(code.Success, "Offset has been previously reset", noCommit, nil)
 		return
 	}
-	h.Store(r.Conn.Remote(), t, q.ConsumerGroup, q.QueueID, q.CommitOffset)
+	h.Store(r.Conn.Remote(), t, q.Topic, q.ConsumerGroup, q.QueueID, q.CommitOffset)
 	r.Reply(noCommit, nil)
 }
 
@@ -77,7 +77,8 @@ func orNull(name []byte) string {
 }
 
 // Store commits an offset for a client; a pull that carries one calls it too.
-func (h *Handlers) Store(by netip.AddrPort, t *topic.Topic, group []byte, queue int32, offset int64) {
+// name is t's, as bytes.
+func (h *Handlers) Store(by netip.AddrPort, t *topic.Topic, name, group []byte, queue int32, offset int64) {
 	end := int64(-1)
 	if q := t.Queue(queue); q != nil {
 		end = q.Max()
@@ -91,7 +92,7 @@ func (h *Handlers) Store(by netip.AddrPort, t *topic.Topic, group []byte, queue 
 		h.complain(by, t, group, queue, offset, end, "commit clamped: "+odd)
 		offset, odd = min(max(offset, 0), end), ""
 	}
-	before, had := h.Offsets.Set(t.Name, group, queue, offset)
+	before, had := h.Offsets.Set(name, group, queue, offset)
 	switch {
 	case odd != "" && (!had || oddity(before, end) == ""): // said once, when it begins
 		h.complain(by, t, group, queue, offset, end, odd)
@@ -137,20 +138,14 @@ func (h *Handlers) Query(r *remoting.Request) {
 		r.Fail(code.SystemError, err.Error())
 		return
 	}
-	var name string
-	if t := h.Topics.Find(q.Topic); t != nil {
-		name = t.Name
-	} else {
-		name = string(q.Topic)
-	}
-	if n := h.Offsets.Get(name, q.ConsumerGroup, q.QueueID); n >= 0 {
+	if n := h.Offsets.Get(q.Topic, q.ConsumerGroup, q.QueueID); n >= 0 {
 		r.Reply(&header.QueryConsumerOffsetResponse{Offset: n}, nil)
 		return
 	}
 	switch {
 	case q.SetZeroIfNotFound.Set && !q.SetZeroIfNotFound.Value:
 		r.Respond(code.QueryNotFound, "Not found, do not set to zero, maybe this group boot first", noOffset, nil)
-	case h.whole(name, q.QueueID):
+	case h.whole(string(q.Topic), q.QueueID):
 		r.Reply(&header.QueryConsumerOffsetResponse{Offset: 0}, nil)
 	default:
 		r.Respond(code.QueryNotFound, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first", noOffset, nil)

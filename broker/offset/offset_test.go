@@ -75,65 +75,66 @@ func read(t testing.TB, disk vfs.FS, name string) string {
 
 func TestSetAndGet(t *testing.T) {
 	o, _ := loaded(t)
-	if n := o.Get("T", g1, 0); n != -1 {
+	if n := o.Get([]byte("T"), g1, 0); n != -1 {
 		t.Error(n)
 	}
-	if _, had := o.Set("T", g1, 0, 5); had {
+	if _, had := o.Set([]byte("T"), g1, 0, 5); had {
 		t.Error("had")
 	}
-	if before, had := o.Set("T", g1, 0, 3); before != 5 || !had { // backwards: the last one wins
+	if before, had := o.Set([]byte("T"), g1, 0, 3); before != 5 || !had { // backwards: the last one wins
 		t.Error(before, had)
 	}
-	if o.Get("T", g1, 0) != 3 || o.Get("T", g1, 1) != -1 || o.Get("T", []byte("G2"), 0) != -1 {
+	if o.Get([]byte("T"), g1, 0) != 3 || o.Get([]byte("T"), g1, 1) != -1 || o.Get([]byte("T"), []byte("G2"), 0) != -1 {
 		t.Error("get")
 	}
-	o.SetPulled("T", g1, 0, 9)
-	o.SetPulled("T2", g1, 0, 7)
-	if o.Pulled("T", g1, 0) != 9 || o.Pulled("T", g1, 1) != -1 || o.Get("T2", g1, 0) != -1 {
+	o.SetPulled([]byte("T"), g1, 0, 9)
+	o.SetPulled([]byte("T2"), g1, 0, 7)
+	if o.Pulled([]byte("T"), g1, 0) != 9 || o.Pulled([]byte("T"), g1, 1) != -1 || o.Get([]byte("T2"), g1, 0) != -1 {
 		t.Error("pulled")
 	}
 	if ts := o.Topics("G1"); fmt.Sprint(ts) != "[T2 T]" && fmt.Sprint(ts) != "[T T2]" {
 		t.Error(ts)
 	}
 	o.DeleteTopic("T")
-	if o.Get("T", g1, 0) != -1 || o.Pulled("T", g1, 0) != -1 || o.Pulled("T2", g1, 0) != 7 {
+	if o.Get([]byte("T"), g1, 0) != -1 || o.Pulled([]byte("T"), g1, 0) != -1 || o.Pulled([]byte("T2"), g1, 0) != 7 {
 		t.Error("delete topic")
 	}
 	o.DeleteGroup("G1")
 	if o.entries.Len() != 0 {
 		t.Error("delete group")
 	}
-	o.Set("T", g1, 0, 5)
-	if n := testing.AllocsPerRun(100, func() { o.Set("T", g1, 0, 6); o.Get("T", g1, 0) }); n != 0 {
+	tp := []byte("T")
+	o.Set(tp, g1, 0, 5)
+	if n := testing.AllocsPerRun(100, func() { o.Set(tp, g1, 0, 6); o.Get(tp, g1, 0) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func TestReset(t *testing.T) {
 	o, _ := loaded(t)
-	o.Set("T", g1, 0, 50)
+	o.Set([]byte("T"), g1, 0, 50)
 	for _, bad := range [][2]int64{{-1, 5}, {0, -5}} {
-		if o.Reset("T", g1, int32(bad[0]), bad[1]) {
+		if o.Reset([]byte("T"), g1, int32(bad[0]), bad[1]) {
 			t.Error(bad)
 		}
 	}
-	if !o.Reset("T", g1, 0, 10) || !o.HasReset("T", g1, 0) || o.HasReset("T", g1, 1) || o.Get("T", g1, 0) != 10 {
+	if !o.Reset([]byte("T"), g1, 0, 10) || !o.HasReset([]byte("T"), g1, 0) || o.HasReset([]byte("T"), g1, 1) || o.Get([]byte("T"), g1, 0) != 10 {
 		t.Error("reset")
 	}
-	o.Set("T", g1, 0, 60)
-	if o.Get("T", g1, 0) != 10 {
+	o.Set([]byte("T"), g1, 0, 60)
+	if o.Get([]byte("T"), g1, 0) != 10 {
 		t.Error("the reset offset hides the committed one")
 	}
-	if n, ok := o.TakeReset("T", g1, 0); n != 10 || !ok {
+	if n, ok := o.TakeReset([]byte("T"), g1, 0); n != 10 || !ok {
 		t.Error(n, ok)
 	}
-	if _, ok := o.TakeReset("T", g1, 0); ok || o.Get("T", g1, 0) != 60 {
+	if _, ok := o.TakeReset([]byte("T"), g1, 0); ok || o.Get([]byte("T"), g1, 0) != 60 {
 		t.Error("taken twice")
 	}
 	o, _ = loaded(t, "useServerSideResetOffset", "false")
-	o.Reset("T", g1, 0, 10)
-	o.Set("T", g1, 0, 60)
-	if o.Get("T", g1, 0) != 60 {
+	o.Reset([]byte("T"), g1, 0, 10)
+	o.Set([]byte("T"), g1, 0, 60)
+	if o.Get([]byte("T"), g1, 0) != 60 {
 		t.Error("resets are switched off")
 	}
 }
@@ -146,11 +147,11 @@ func TestFile(t *testing.T) {
 	if _, err := disk.Stat(file); err == nil {
 		t.Error("nothing was committed, nothing to save")
 	}
-	o.Set("T1", g1, 0, 2)
-	o.Set("T1", g1, -2, 6)
-	o.Set("T1", g1, 77, 5)
-	o.Set("TB", []byte("GB@broadcast"), 0, 1)
-	o.SetPulled("T1", g1, 0, 4)
+	o.Set([]byte("T1"), g1, 0, 2)
+	o.Set([]byte("T1"), g1, -2, 6)
+	o.Set([]byte("T1"), g1, 77, 5)
+	o.Set([]byte("TB"), []byte("GB@broadcast"), 0, 1)
+	o.SetPulled([]byte("T1"), g1, 0, 4)
 	if err := o.Save(); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestFile(t *testing.T) {
 	if err := p.Load(); err != nil {
 		t.Fatal(err)
 	}
-	if p.Get("T1", g1, 77) != 5 || p.Get("T1", g1, -2) != 6 || p.DataVersion() != o.DataVersion() || p.Pulled("T1", g1, 0) != 2 {
+	if p.Get([]byte("T1"), g1, 77) != 5 || p.Get([]byte("T1"), g1, -2) != 6 || p.DataVersion() != o.DataVersion() || p.Pulled([]byte("T1"), g1, 0) != 2 {
 		t.Errorf("%+v", p.Snapshot())
 	}
 	before := read(t, disk, file)
@@ -193,7 +194,7 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if o.Get("T", g1, 0) != 7 || o.Get("T", g1, 1) != 8 || o.DataVersion() != (body.DataVersion{Counter: 4, Timestamp: 9}) {
+		if o.Get([]byte("T"), g1, 0) != 7 || o.Get([]byte("T"), g1, 1) != 8 || o.DataVersion() != (body.DataVersion{Counter: 4, Timestamp: 9}) {
 			t.Errorf("%s: %+v", text, o.Snapshot())
 		}
 	}
@@ -202,7 +203,7 @@ func TestLoad(t *testing.T) {
 	disk := vfs.NewMem()
 	write(t, disk, file, damaged)
 	o := table(disk, nil)
-	o.Set("T", g1, 0, 1)
+	o.Set([]byte("T"), g1, 0, 1)
 	if o.Save() == nil {
 		t.Error("saved before load")
 	}
@@ -214,10 +215,10 @@ func TestLoad(t *testing.T) {
 	}
 	write(t, disk, file+".bak", `{"offsetTable":{"T@G1":{0:7}}}`)
 	o = table(disk, nil)
-	if err := o.Load(); err != nil || o.Get("T", g1, 0) != 7 {
+	if err := o.Load(); err != nil || o.Get([]byte("T"), g1, 0) != 7 {
 		t.Error(err)
 	}
-	o.Set("T", g1, 0, 8)
+	o.Set([]byte("T"), g1, 0, 8)
 	if err := o.Save(); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +236,7 @@ func TestParallelCommits(t *testing.T) {
 		for q := range int32(64) {
 			wg.Go(func() {
 				<-start
-				o.Set("T", g1, q, int64(q)+100)
+				o.Set([]byte("T"), g1, q, int64(q)+100)
 			})
 		}
 		wg.Go(func() { <-start; o.Save(); o.Snapshot() })
@@ -249,7 +250,7 @@ func TestParallelCommits(t *testing.T) {
 			t.Fatal(err)
 		}
 		for q := range int32(64) {
-			if o.Get("T", g1, q) != int64(q)+100 || p.Get("T", g1, q) != int64(q)+100 {
+			if o.Get([]byte("T"), g1, q) != int64(q)+100 || p.Get([]byte("T"), g1, q) != int64(q)+100 {
 				t.Fatalf("queue %d is lost", q)
 			}
 		}
@@ -263,7 +264,7 @@ func TestCrash(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	o, disk := loaded(t)
 	for n := int64(1); n <= 30; n++ {
-		o.Set("T", g1, 0, n)
+		o.Set([]byte("T"), g1, 0, n)
 		if err := o.Save(); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +273,7 @@ func TestCrash(t *testing.T) {
 		if err := p.Load(); err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Get("T", g1, 0); got != n {
+		if got := p.Get([]byte("T"), g1, 0); got != n {
 			t.Fatalf("offset %d, %d was saved", got, n)
 		}
 	}
@@ -308,8 +309,8 @@ func TestOddCommits(t *testing.T) {
 		{-2, 6, 6, 1},
 	} {
 		n := logs.Len()
-		h.Store(by, tp, g1, c.queue, c.offset)
-		if got := o.Get("T", g1, c.queue); got != c.stored || logs.Len()-n != c.warns {
+		h.Store(by, tp, []byte("T"), g1, c.queue, c.offset)
+		if got := o.Get([]byte("T"), g1, c.queue); got != c.stored || logs.Len()-n != c.warns {
 			t.Errorf("%+v: stored %d, %d warnings", c, got, logs.Len()-n)
 		}
 	}
@@ -318,13 +319,13 @@ func TestOddCommits(t *testing.T) {
 	}
 	h.Clamp = true
 	o.DeleteGroup("G1")
-	h.Store(by, tp, g1, 77, 5)
-	h.Store(by, tp, g1, 0, 99999)
-	if o.Get("T", g1, 77) != -1 || o.Get("T", g1, 0) != 0 {
+	h.Store(by, tp, []byte("T"), g1, 77, 5)
+	h.Store(by, tp, []byte("T"), g1, 0, 99999)
+	if o.Get([]byte("T"), g1, 77) != -1 || o.Get([]byte("T"), g1, 0) != 0 {
 		t.Error("not clamped")
 	}
-	h.Store(by, tp, g1, 0, -3)
-	if o.Get("T", g1, 0) != 0 {
+	h.Store(by, tp, []byte("T"), g1, 0, -3)
+	if o.Get([]byte("T"), g1, 0) != 0 {
 		t.Error("not clamped")
 	}
 }

@@ -137,22 +137,22 @@ func (t *Table) DataVersion() body.DataVersion {
 }
 
 // find does not allocate; nil if the group never did anything with the topic.
-func (t *Table) find(topic string, group []byte) *entry {
+func (t *Table) find(topic, group []byte) *entry {
 	var room [512]byte
 	e, _ := t.entries.Get(append(append(append(room[:0], topic...), '@'), group...))
 	return e
 }
 
-func (t *Table) findOrCreate(topic string, group []byte) *entry {
+func (t *Table) findOrCreate(topic, group []byte) *entry {
 	if e := t.find(topic, group); e != nil {
 		return e
 	}
-	e, _ := t.entries.GetOrCreate(topic+"@"+string(group), func() *entry { return new(entry) })
+	e, _ := t.entries.GetOrCreate(string(topic)+"@"+string(group), func() *entry { return new(entry) })
 	return e
 }
 
 // Set stores an offset and returns the one before; the last call wins.
-func (t *Table) Set(topic string, group []byte, queue int32, offset int64) (before int64, had bool) {
+func (t *Table) Set(topic, group []byte, queue int32, offset int64) (before int64, had bool) {
 	e := t.findOrCreate(topic, group)
 	e.mu.Lock()
 	if e.offsets == nil {
@@ -172,7 +172,7 @@ func (t *Table) Set(topic string, group []byte, queue int32, offset int64) (befo
 
 // Get returns what a group is told: a reset offset that waits to be taken, else
 // the committed one, else -1.
-func (t *Table) Get(topic string, group []byte, queue int32) int64 {
+func (t *Table) Get(topic, group []byte, queue int32) int64 {
 	e := t.find(topic, group)
 	if e == nil {
 		return -1
@@ -192,7 +192,7 @@ func (t *Table) Get(topic string, group []byte, queue int32) int64 {
 }
 
 // SetPulled notes the offset a group pulled last.
-func (t *Table) SetPulled(topic string, group []byte, queue int32, offset int64) {
+func (t *Table) SetPulled(topic, group []byte, queue int32, offset int64) {
 	e := t.findOrCreate(topic, group)
 	e.mu.Lock()
 	if e.pulls == nil {
@@ -204,7 +204,7 @@ func (t *Table) SetPulled(topic string, group []byte, queue int32, offset int64)
 }
 
 // Pulled returns the offset a group pulled last, else what Get returns.
-func (t *Table) Pulled(topic string, group []byte, queue int32) int64 {
+func (t *Table) Pulled(topic, group []byte, queue int32) int64 {
 	if e := t.find(topic, group); e != nil {
 		e.mu.Lock()
 		n, ok := e.pulls[queue]
@@ -219,7 +219,7 @@ func (t *Table) Pulled(topic string, group []byte, queue int32) int64 {
 // Reset assigns an offset that queries answer and the next pull takes, and
 // commits it for groups that are offline. Negative queues and offsets are
 // refused.
-func (t *Table) Reset(topic string, group []byte, queue int32, offset int64) bool {
+func (t *Table) Reset(topic, group []byte, queue int32, offset int64) bool {
 	if len(topic) == 0 || len(group) == 0 || queue < 0 || offset < 0 {
 		return false
 	}
@@ -238,7 +238,7 @@ func (t *Table) Reset(topic string, group []byte, queue int32, offset int64) boo
 }
 
 // HasReset tells whether a reset offset waits to be taken.
-func (t *Table) HasReset(topic string, group []byte, queue int32) bool {
+func (t *Table) HasReset(topic, group []byte, queue int32) bool {
 	e := t.find(topic, group)
 	if e == nil {
 		return false
@@ -250,7 +250,7 @@ func (t *Table) HasReset(topic string, group []byte, queue int32) bool {
 }
 
 // TakeReset takes a waiting reset offset: it is returned once.
-func (t *Table) TakeReset(topic string, group []byte, queue int32) (offset int64, ok bool) {
+func (t *Table) TakeReset(topic, group []byte, queue int32) (offset int64, ok bool) {
 	e := t.find(topic, group)
 	if e == nil {
 		return 0, false

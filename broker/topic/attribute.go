@@ -51,8 +51,8 @@ func Between(changeable bool, least, most int64) Attribute {
 
 // attributes of topics; the values in the order in which the original lists them.
 var attributes = map[string]Attribute{
-	AttrQueueType:     OneOf(false, "BatchCQ", "SimpleCQ"),
-	AttrCleanupPolicy: OneOf(false, "COMPACTION", "DELETE"),
+	AttrQueueType:     OneOf(false, "SimpleCQ", "BatchCQ"),
+	AttrCleanupPolicy: OneOf(false, "DELETE", "COMPACTION"),
 	AttrMessageType:   OneOf(true, "UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "LITE", "NORMAL"),
 	AttrReserveTime:   Between(true, -1, 1<<63-1),
 	AttrLiteExpiry:    Between(true, -1, 30*24*60),

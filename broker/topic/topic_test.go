@@ -186,7 +186,7 @@ func TestFile(t *testing.T) {
 // refused and nothing on disk changes.
 func TestDamagedFile(t *testing.T) {
 	const good = `{"dataVersion":{"counter":7,"stateVersion":0,"timestamp":1},"topicConfigTable":{"Old":{"perm":6,"readQueueNums":2,"topicName":"Old","writeQueueNums":2}}}`
-	for _, damaged := range []string{good + "garbage}", good[:40], `{"topicConfigTable":{"X":null}}`, "[1]", "\x00\x00\x00\x00"} {
+	for _, damaged := range []string{good + "garbage}", good[:40], `{"topicConfigTable":{"":{}}}`, "[1]", "\x00\x00\x00\x00"} {
 		disk := vfs.NewMem()
 		writeFile(t, disk, file, damaged)
 		f := newFixture(t, disk)

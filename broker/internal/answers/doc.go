@@ -16,6 +16,10 @@
 //	put T 0 3
 //	close A
 //
+// A line "! {...}" behind an answer is what this server says instead, with a
+// comment before it that says why. Remarks that are the text of a Java exception
+// nobody expected may be any other text.
+//
 // "A 34 {...}" sends request code 34 on connection A and waits for its answer;
 // members are ext (extension fields), body, lang, ver and flag. "push" waits for
 // a frame that the server sends by itself, "quiet" checks that none is there,
