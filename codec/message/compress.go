@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -160,7 +161,12 @@ func Decompress(dst, src []byte, c Compression, limit int) ([]byte, error) {
 	default:
 		return dst, fmt.Errorf("%w: unknown type %d", ErrCompression, c)
 	}
-	out, err := readAll(dst, r, limit)
+	// Text shrinks to a third or so; the first guess saves most of the growing.
+	out := dst
+	if guess := min(limit+1, 3*len(src)+512); cap(out)-len(out) < guess {
+		out = slices.Grow(out, guess)
+	}
+	out, err := readAll(out, r, limit)
 	in.Reset(nil) // the pooled reader keeps it, and must not keep src
 	return out, err
 }
