@@ -1,0 +1,304 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/broker/admin"
+	"github.com/gantrymq/gantry/broker/group"
+	"github.com/gantrymq/gantry/broker/hold"
+	"github.com/gantrymq/gantry/broker/naming"
+	"github.com/gantrymq/gantry/broker/offset"
+	"github.com/gantrymq/gantry/broker/order"
+	"github.com/gantrymq/gantry/broker/pull"
+	"github.com/gantrymq/gantry/broker/query"
+	"github.com/gantrymq/gantry/broker/send"
+	"github.com/gantrymq/gantry/broker/session"
+	"github.com/gantrymq/gantry/broker/stats"
+	"github.com/gantrymq/gantry/broker/topic"
+	"github.com/gantrymq/gantry/codec/message"
+	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/remoting"
+	"github.com/gantrymq/gantry/remoting/client"
+	"github.com/gantrymq/gantry/remoting/loop"
+	"github.com/gantrymq/gantry/store"
+	"github.com/gantrymq/gantry/store/configfile"
+	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/vfs"
+)
+
+// Classes are the Java configuration classes that a broker reads.
+var Classes = []string{"BrokerConfig", "NettyServerConfig", "NettyClientConfig", "MessageStoreConfig", "AuthConfig"}
+
+// Options are what a broker is made of.
+type Options struct {
+	Settings *settings.Set    // values of Classes
+	FS       vfs.FS           // nil: the operating system's
+	Now      func() time.Time // nil: time.Now
+	Log      *zap.Logger      // nil: none
+	// Serialize is the kind of header of answers, frame.JSON or frame.Binary
+	// (rocketmq.serialize.type).
+	Serialize byte
+}
+
+// Addresses are where a broker can be reached, as clients are told.
+type Addresses struct{ Broker, Fast, HA string }
+
+// Broker is one broker.
+type Broker struct {
+	set  *settings.Set
+	fs   vfs.FS
+	now  func() time.Time
+	log  *zap.Logger
+	root string
+	kind byte // of header
+
+	store    *store.Store
+	topics   *topic.Table
+	groups   *group.Table
+	offsets  *offset.Table
+	sessions *session.Table
+	locks    *order.Locks
+	holds    *hold.List
+	stats    *stats.Table
+
+	clients    session.Handlers
+	progress   offset.Handlers
+	queries    query.Handlers
+	admins     *admin.Handlers
+	sends      *send.Processor
+	pulls      *pull.Processor
+	nameServer *client.Client
+	registrar  *naming.Registrar
+
+	listeners *listeners
+	server    *remoting.Server
+
+	background context.Context
+	stop       context.CancelFunc
+	running    sync.WaitGroup // what background ends
+	serving    bool
+}
+
+// New checks the settings, opens and recovers the store and reads the broker's
+// state. Nothing is listened to and no goroutine serves yet.
+func New(o Options) (*Broker, error) {
+	b := &Broker{set: o.Settings, fs: o.FS, now: o.Now, log: o.Log, root: o.Settings.String("storePathRootDir"), kind: o.Serialize}
+	if b.fs == nil {
+		b.fs = vfs.OS{}
+	}
+	if b.now == nil {
+		b.now = time.Now
+	}
+	if b.log == nil {
+		b.log = zap.NewNop()
+	}
+	warnings, err := CheckSupported(b.set, b.fs, b.root)
+	if err != nil {
+		return nil, fmt.Errorf("the broker cannot keep what its configuration or store promises:\n%w", err)
+	}
+	for _, w := range warnings {
+		b.log.Warn(w)
+	}
+	b.background, b.stop = context.WithCancel(context.Background())
+	so, err := b.storeOptions()
+	if err != nil {
+		return nil, err
+	}
+	if b.store, err = store.Open(so); err != nil {
+		return nil, err
+	}
+	if err := b.load(); err != nil {
+		return nil, errors.Join(err, b.store.Close(context.Background()))
+	}
+	return b, nil
+}
+
+// load makes the state and reads its files. Nothing is saved before all of it
+// was read (apache/rocketmq#6881).
+func (b *Broker) load() error {
+	b.stats = stats.New(b.set.String("brokerClusterName"), b.now())
+	b.groups = group.New(group.Options{File: b.configFile("subscriptionGroup.json"), Settings: b.set, Now: b.now, Log: b.log})
+	b.offsets = offset.New(offset.Options{File: b.configFile("consumerOffset.json"), Settings: b.set, Now: b.now, Log: b.log})
+	b.sessions = session.New(session.Options{Settings: b.set, Stats: b.stats, Now: b.now, Log: b.log})
+	b.locks = order.New(b.now, b.log)
+	b.holds = hold.New(b.now)
+	b.topics = topic.New(topic.Options{
+		File: b.configFile("topics.json"), Settings: b.set, Stats: b.stats, Queue: b.store.Queue,
+		OnChange: func(t *topic.Topic) { b.registrar.Changed(t) },
+		OnDelete: func(t *topic.Topic) { b.offsets.DeleteTopic(t.Name); b.stats.DeleteTopic(t.Name) },
+		Now:      b.now, Log: b.log,
+	})
+	return errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load())
+}
+
+func (b *Broker) configFile(name string) *configfile.File {
+	return configfile.New(configfile.Options{
+		FS: b.fs, Path: path.Join(b.root, "config", name), Evidence: path.Join(b.root, "gantry"), Now: b.now, Log: b.log,
+	})
+}
+
+// Start opens the ports, serves, and registers with the name servers; a first
+// attempt at each of them was made when it returns. After an error Shutdown
+// gives back what was opened.
+func (b *Broker) Start() (err error) {
+	b.listeners, err = listen(bindHost(b.set.String("bindAddress")), b.set.Int("listenPort"))
+	if err != nil {
+		return err
+	}
+	ip, err := message.ParseHost(b.set.String("brokerIP1"))
+	if err != nil {
+		return fmt.Errorf("brokerIP1: %w", err)
+	}
+	if err := b.wire(netip.AddrPortFrom(ip, uint16(b.listeners.port))); err != nil {
+		return err
+	}
+	b.store.AddSink(b.holds)
+	b.store.Start()
+	b.sessions.Start()
+	b.running.Go(func() { b.holds.Run(b.background) })
+	b.every(time.Second, func(now time.Time) error { b.stats.Tick(now); return nil })
+	b.every(10*time.Second, func(now time.Time) error { b.sessions.Scan(now); b.locks.Scan(now); return nil })
+	b.every(b.set.Duration("flushConsumerOffsetInterval"), func(time.Time) error { return b.offsets.Save() })
+
+	engine, err := loop.New(b.server, loop.Options{})
+	if err != nil {
+		return err
+	}
+	b.serving = true
+	for _, l := range []struct {
+		net.Listener
+		fast bool
+	}{{b.listeners.main, false}, {b.listeners.fast, true}} {
+		if _, err := engine.Serve(l.Listener, l.fast); err != nil {
+			return err
+		}
+	}
+	b.registrar.Start()
+	return nil
+}
+
+// wire makes what needs the broker's address, and the server.
+func (b *Broker) wire(host netip.AddrPort) (err error) {
+	b.sends = send.New(send.Options{Settings: b.set, Topics: b.topics, Store: b.store, Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
+	b.pulls = pull.New(pull.Options{
+		Settings: b.set, Topics: b.topics, Groups: b.groups, Sessions: b.sessions, Offsets: b.offsets,
+		Holds: b.holds, Store: b.store, Stats: b.stats, Now: b.now, Log: b.log,
+	})
+	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release}
+	b.progress = offset.Handlers{Offsets: b.offsets, Topics: b.topics, Groups: b.groups, Lookup: b.queue}
+	b.queries = query.Handlers{Store: b.store}
+	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now}); err != nil {
+		return err
+	}
+	a := b.Addresses()
+	b.registrar = naming.New(naming.Options{Settings: b.set, Topics: b.topics, Caller: b.nameServer, Address: a.Broker, HA: a.HA, Log: b.log})
+	b.admins = admin.New(admin.Options{
+		Settings: b.set, Classes: Classes, FS: b.fs, Topics: b.topics, Stats: b.stats, Store: b.store.RuntimeInfo,
+		Check:   func(s *settings.Set) error { _, err := CheckSettings(s); return err },
+		Changed: b.reload,
+		Live:    func(key string) bool { return live[key] },
+		Active:  func() bool { ok, _ := b.store.Writeable(); return ok },
+		Now:     b.now, Log: b.log,
+	})
+	b.server, err = remoting.NewServer(remoting.Options{
+		Name: "broker", Routes: b.Routes(), Lanes: b.lanes(),
+		Idle:    time.Duration(b.set.Int("serverChannelMaxIdleTimeSeconds")) * time.Second,
+		OnOpen:  func(c *remoting.Conn) { b.sessions.Opened(c) },
+		OnClose: func(c *remoting.Conn) { b.holds.Drop(c); b.sessions.Closed(c) },
+		Now:     b.now, Log: b.log, Serialize: b.kind,
+	})
+	return err
+}
+
+// queue finds a queue that exists.
+func (b *Broker) queue(topic string, id int32) *consumequeue.Queue {
+	q, _ := b.store.Lookup(topic, id)
+	return q
+}
+
+// Addresses returns where clients reach the broker; Start has chosen the ports.
+func (b *Broker) Addresses() Addresses {
+	at := func(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+	ip1, port := b.set.String("brokerIP1"), b.listeners.port
+	return Addresses{Broker: at(ip1, port), Fast: at(ip1, port-fastBelow), HA: at(b.set.String("brokerIP2"), port+haAbove)}
+}
+
+// live are the settings that reload puts into force.
+var live = map[string]bool{
+	"brokerPermission": true, "namesrvAddr": true, // send, pull, naming
+	"startAcceptSendRequestTimeStamp": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true, // send
+	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true, // pull
+}
+
+// reload tells those that keep values of settings beside that some changed.
+func (b *Broker) reload(keys []string) {
+	b.sends.Reload()
+	b.pulls.Reload()
+	for _, k := range keys {
+		switch k {
+		case "brokerPermission":
+			b.registrar.All()
+		case "namesrvAddr":
+			b.registrar.Refresh()
+		}
+	}
+}
+
+// every runs do at intervals until the broker stops.
+func (b *Broker) every(interval time.Duration, do func(now time.Time) error) {
+	if interval <= 0 {
+		interval = time.Second
+	}
+	b.running.Go(func() {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-b.background.Done():
+				return
+			case <-tick.C:
+				if err := do(b.now()); err != nil {
+					b.log.Error("background work failed", zap.Error(err))
+				}
+			}
+		}
+	})
+}
+
+// Shutdown stops the broker in order: it leaves the name servers, takes no new
+// work, ends held pulls, closes the connections, saves its state and closes the
+// store. It may be called after a failed Start.
+func (b *Broker) Shutdown(ctx context.Context) error {
+	var errs []error
+	if b.registrar != nil {
+		b.registrar.Stop(ctx)
+	}
+	if b.serving {
+		b.server.GoAway()
+	}
+	b.holds.Stop()
+	b.stop()
+	b.running.Wait() // the hold list has woken all
+	if b.server != nil {
+		errs = append(errs, b.server.Shutdown(ctx))
+	}
+	if b.listeners != nil && !b.serving {
+		errs = append(errs, b.listeners.close())
+	}
+	b.sessions.Stop()
+	if b.nameServer != nil {
+		errs = append(errs, b.nameServer.Close())
+	}
+	errs = append(errs, b.offsets.Save(), b.topics.Save(), b.store.Close(ctx))
+	return errors.Join(errs...)
+}

@@ -1,0 +1,91 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// A broker's ports belong together: clients derive the fast port (listenPort-2)
+// and slaves the replication port (listenPort+1) from the main one.
+const (
+	fastBelow = 2
+	haAbove   = 1
+)
+
+// listeners are a broker's sockets.
+type listeners struct {
+	main, fast net.Listener
+	port       int
+}
+
+// bindHost is the host of the setting bindAddress. Its default means all
+// addresses, those of IPv6 too, as a socket of Java's does.
+func bindHost(address string) string {
+	if address == "0.0.0.0" {
+		return ""
+	}
+	return address
+}
+
+// listen opens the main and the fast port on a host ("" is all addresses). Port
+// 0 takes any free pair whose replication port is free too.
+func listen(host string, port int) (*listeners, error) {
+	if port != 0 {
+		return listenAt(host, port)
+	}
+	const tries = 100
+	var last error
+	for range tries {
+		// The system proposes a port; its neighbours have to be free as well.
+		probe, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			return nil, fmt.Errorf("listen on %q: %w", host, err)
+		}
+		port := probe.Addr().(*net.TCPAddr).Port
+		if port <= fastBelow || port+haAbove > 65535 {
+			probe.Close()
+			continue
+		}
+		var l *listeners
+		if l, last = pair(host, port, probe); last == nil {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("no three neighbouring ports are free on %q: %w", host, last)
+}
+
+// pair completes a main listener with its fast port, and closes it on an error.
+func pair(host string, port int, main net.Listener) (*listeners, error) {
+	ha, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port+haAbove)))
+	if err != nil {
+		main.Close()
+		return nil, err
+	}
+	ha.Close() // only looked at: replication is not built yet
+	fast, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port-fastBelow)))
+	if err != nil {
+		main.Close()
+		return nil, err
+	}
+	return &listeners{main: main, fast: fast, port: port}, nil
+}
+
+func listenAt(host string, port int) (*listeners, error) {
+	if port <= fastBelow || port > 65535 {
+		return nil, fmt.Errorf("listenPort=%d: a broker needs the ports %d to %d", port, port-fastBelow, port+haAbove)
+	}
+	main, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("listenPort=%d: %w", port, err)
+	}
+	fast, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port-fastBelow)))
+	if err != nil {
+		main.Close()
+		return nil, fmt.Errorf("fast port %d (listenPort-2): %w", port-fastBelow, err)
+	}
+	return &listeners{main: main, fast: fast, port: port}, nil
+}
+
+func (l *listeners) close() error { return errors.Join(l.main.Close(), l.fast.Close()) }

@@ -1,0 +1,139 @@
+package pull
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/broker/group"
+	"github.com/gantrymq/gantry/broker/session"
+	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/command"
+)
+
+// refusal is the header of a pull that is not carried out: Java leaves all
+// offsets out and says for code 16 who forbids it.
+type refusal struct{ forbidden int64 }
+
+// AppendFields writes the ext fields.
+func (r *refusal) AppendFields(w *command.Writer) {
+	if r.forbidden != 0 {
+		w.Int("forbiddenType", r.forbidden)
+	}
+}
+
+// fail refuses the pull and gives the op back. It returns false, for check.
+func (o *op) fail(c code.Response, remark string, forbidden int64) bool {
+	o.refusal.forbidden = forbidden
+	o.req.Respond(c, remark, &o.refusal, nil)
+	o.free()
+	return false
+}
+
+// check makes the checks of Java's PullMessageProcessor in its order, and finds
+// topic, queue, group and subscription. false: the request is finished, or
+// handed to a lane because the group may have to be created.
+func (o *op) check(mayWait bool) bool {
+	p, cfg := o.p, o.cfg
+	if cfg.permission&body.PermRead == 0 {
+		return o.fail(code.NoPermission, fmt.Sprintf("the broker[%s] pulling message is forbidden", cfg.brokerIP1), brokerForbidden)
+	}
+	if o.lite && !cfg.litePull {
+		return o.fail(code.NoPermission, fmt.Sprintf("the broker[%s] for lite pull consumer is forbidden", cfg.brokerIP1), brokerForbidden)
+	}
+	g := p.Groups.Find(o.hdr.ConsumerGroup)
+	if g == nil {
+		if !mayWait {
+			o.handOver()
+			return false
+		}
+		if g = p.Groups.FindOrCreate(string(o.hdr.ConsumerGroup)); g == nil {
+			return o.fail(code.SubscriptionGroupNotExist, fmt.Sprintf("subscription group [%s] does not exist, %s", o.hdr.ConsumerGroup, code.SeeFAQ), 0)
+		}
+	}
+	o.group = g.Config()
+	if !o.group.ConsumeEnable {
+		return o.fail(code.NoPermission, fmt.Sprintf("subscription group no permission, %s", o.hdr.ConsumerGroup), groupForbidden)
+	}
+	o.topic = p.Topics.Find(o.hdr.Topic)
+	if o.topic == nil {
+		return o.fail(code.TopicNotExist, fmt.Sprintf("topic[%s] not exist, apply first please! %s", o.hdr.Topic, code.SeeFAQ), 0)
+	}
+	if !o.topic.Readable() {
+		return o.fail(code.NoPermission, fmt.Sprintf("the topic[%s] pulling message is forbidden", o.hdr.Topic), topicForbidden)
+	}
+	if n := o.topic.Config().ReadQueueNums; o.hdr.QueueID < 0 || o.hdr.QueueID >= n {
+		return o.fail(code.InvalidParameter, fmt.Sprintf("queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d] consumer:[/%s]",
+			o.hdr.QueueID, o.hdr.Topic, n, o.req.Conn.Remote()), 0)
+	}
+	o.queue = o.topic.Queue(o.hdr.QueueID)
+	if o.hdr.SysFlag&flagSubscription != 0 {
+		return o.ownSubscription()
+	}
+	return o.groupSubscription(g)
+}
+
+// ownSubscription uses the expression that came with the request.
+func (o *op) ownSubscription() bool {
+	if online := o.p.Sessions.Consumers(o.hdr.ConsumerGroup); online != nil {
+		// Nearly always it is what the group's heartbeats say.
+		if s := online.Subscription(o.hdr.Topic); s != nil && s.Tags() && s.Data.SubString == string(o.hdr.Subscription) &&
+			(len(o.hdr.ExpressionType) == 0 || string(o.hdr.ExpressionType) == session.TypeTag) {
+			o.sub = s
+			return true
+		}
+	}
+	if everything(o.hdr.Subscription) && (len(o.hdr.ExpressionType) == 0 || string(o.hdr.ExpressionType) == session.TypeTag) {
+		o.sub = all
+		return true
+	}
+	s, ok := session.Build(o.topic.Name, string(o.hdr.Subscription), string(o.hdr.ExpressionType), o.hdr.SubVersion.Value)
+	if !ok {
+		return o.fail(code.SubscriptionParseFailed, "parse the consumer's subscription failed", 0)
+	}
+	o.sub = s
+	return o.onlyTags()
+}
+
+// all is the subscription of a pull that wants everything.
+var all, _ = session.Build("", session.SubAll, "", 0)
+
+func everything(expression []byte) bool {
+	return len(expression) == 0 || string(expression) == session.SubAll
+}
+
+// groupSubscription uses what the group's heartbeats said.
+func (o *op) groupSubscription(g *group.Group) bool {
+	online := o.p.Sessions.Consumers(o.hdr.ConsumerGroup)
+	if online == nil {
+		return o.fail(code.SubscriptionNotExist, "the consumer's group info not exist"+code.SeeFAQ, 0)
+	}
+	if !o.group.ConsumeBroadcastEnable && online.Broadcast() {
+		return o.fail(code.NoPermission, fmt.Sprintf("the consumer group[%s] can not consume by broadcast way", o.hdr.ConsumerGroup), broadcastForbidden)
+	}
+	if g.Forbidden(o.hdr.Topic)&body.PermRead != 0 {
+		return o.fail(code.NoPermission, fmt.Sprintf("the consumer group[%s] is forbidden for topic[%s]", o.hdr.ConsumerGroup, o.hdr.Topic), subscriptionForbidden)
+	}
+	o.sub = online.Subscription(o.hdr.Topic)
+	if o.sub == nil {
+		return o.fail(code.SubscriptionNotExist, "the consumer's subscription not exist"+code.SeeFAQ, 0)
+	}
+	if o.sub.Version < o.hdr.SubVersion.Value {
+		return o.fail(code.SubscriptionNotLatest, "the consumer's subscription not latest", 0)
+	}
+	return o.onlyTags()
+}
+
+// onlyTags refuses expressions that are not of tags: what cannot be evaluated
+// must never match everything (java-faults F2).
+func (o *op) onlyTags() bool {
+	if o.sub.Tags() {
+		return true
+	}
+	if o.cfg.propertyFilter {
+		o.p.Log.Warn("a pull with an expression that this version of Gantry cannot evaluate was refused",
+			zap.ByteString("group", o.hdr.ConsumerGroup), zap.String("topic", o.topic.Name), zap.String("type", o.sub.Data.ExpressionType))
+	}
+	return o.fail(code.SystemError, "The broker does not support consumer to filter message by "+o.sub.Data.ExpressionType, 0)
+}

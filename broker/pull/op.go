@@ -1,0 +1,221 @@
+package pull
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/broker/hold"
+	"github.com/gantrymq/gantry/broker/session"
+	"github.com/gantrymq/gantry/broker/topic"
+	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/header"
+	"github.com/gantrymq/gantry/remoting"
+	"github.com/gantrymq/gantry/store"
+	"github.com/gantrymq/gantry/store/consumequeue"
+)
+
+// op is one pull between its request and its answer.
+type op struct {
+	p       *Processor
+	req     *remoting.Request
+	cfg     *config
+	began   time.Time
+	hdr     header.PullMessageRequest // views of the request, or of kept
+	kept    []byte                    // what a held pull remembers of its request
+	topic   *topic.Topic
+	queue   *consumequeue.Queue
+	group   *body.SubscriptionGroupConfig
+	sub     *session.Subscription
+	match   func(tagsCode int64) bool // made once; looks at sub
+	res     *store.Result
+	resp    header.PullMessageResponse
+	refusal refusal
+	held    hold.Held
+	lite    bool // LITE_PULL_MESSAGE
+}
+
+func newOp(p *Processor) *op {
+	o := &op{p: p}
+	o.match = func(tagsCode int64) bool { return o.sub.Match(tagsCode) }
+	return o
+}
+
+// free gives the op back.
+func (o *op) free() {
+	*o = op{p: o.p, match: o.match, kept: o.kept[:0]}
+	o.p.ops.Put(o)
+}
+
+// handOver starts the pull anew in its lane.
+func (o *op) handOver() {
+	r, p := o.req, o.p
+	o.free()
+	r.Hand(remoting.Pull, p.handleCold)
+}
+
+// next says what to do after get.
+type next uint8
+
+const (
+	ready     next = iota // answer
+	nothing               // there is no message at that offset yet
+	needsLane             // it cannot be told without waiting for a disk
+)
+
+// get looks for messages.
+func (o *op) get(mayWait bool) next {
+	from := o.hdr.QueueOffset
+	if o.cfg.takeResets {
+		if to, ok := o.p.Offsets.TakeReset(o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID); ok {
+			o.res = store.NewResult()
+			o.res.Status, o.res.NextBegin, o.res.Min, o.res.Max = store.OffsetReset, to, o.queue.Min(), o.queue.Max()
+			return ready
+		}
+	}
+	limits := store.Limits{MaxCount: int(o.hdr.MaxMsgNums)}
+	if mayWait {
+		o.res = o.p.Store.Get(o.queue, from, limits, o.match)
+	} else {
+		res, hot := o.p.Store.GetHot(o.queue, from, limits, o.match)
+		if !hot {
+			return needsLane
+		}
+		o.res = res
+	}
+	if answerCode(o.res.Status, from) == code.PullNotFound {
+		return nothing
+	}
+	return ready
+}
+
+// answerCode is the response code for what was found (Java:
+// PullMessageProcessor.composeResponseHeader).
+func answerCode(s store.GetStatus, from int64) code.Response {
+	switch s {
+	case store.Found:
+		return code.Success
+	case store.NoMatchedMessage, store.MessageWasRemoving:
+		return code.PullRetryImmediately
+	case store.NoMatchedLogicQueue, store.NoMessageInQueue:
+		if from != 0 {
+			return code.PullOffsetMoved
+		}
+		return code.PullNotFound
+	case store.OffsetFoundNull, store.OffsetOverflowOne:
+		return code.PullNotFound
+	default: // too small, overflow badly, reset
+		return code.PullOffsetMoved
+	}
+}
+
+// commit stores the offset that came with the pull, at its first look only.
+func (o *op) commit() {
+	t, g, q := o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID
+	if c := o.hdr.CommitOffset; o.hdr.SysFlag&flagCommit != 0 && c.Set && c.Value >= 0 {
+		o.p.Offsets.Set(t, g, q, c.Value)
+	}
+}
+
+// answer sends what get found and gives the op back.
+func (o *op) answer() {
+	res := o.res
+	c := answerCode(res.Status, o.hdr.QueueOffset)
+	o.p.Offsets.SetPulled(o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID, res.NextBegin)
+	o.resp = header.PullMessageResponse{
+		SuggestWhichBrokerID: 0, // a broker without slaves is its own best suggestion
+		NextBeginOffset:      res.NextBegin,
+		MinOffset:            res.Min,
+		MaxOffset:            res.Max,
+		TopicSysFlag:         header.Some(o.topic.Config().TopicSysFlag),
+		GroupSysFlag:         header.Some(o.group.GroupSysFlag),
+	}
+	if c == code.PullOffsetMoved {
+		o.p.Log.Info("a pull's offset was corrected",
+			zap.ByteString("group", o.hdr.ConsumerGroup), zap.String("topic", o.topic.Name), zap.Int32("queue", o.hdr.QueueID),
+			zap.Int64("asked", o.hdr.QueueOffset), zap.Int64("next", res.NextBegin), zap.Stringer("why", res.Status), zap.Stringer("client", o.req.Conn.Remote()))
+	}
+	o.count(c)
+	if c == code.Success {
+		o.req.RespondViews(c, res.Status.String(), &o.resp, res) // releases res
+	} else {
+		o.req.Respond(c, res.Status.String(), &o.resp, nil)
+		res.Release()
+	}
+	o.free()
+}
+
+func (o *op) count(c code.Response) {
+	st := o.p.Stats
+	n, size := int64(o.res.Count), int64(o.res.Len())
+	st.Rates.Got(c == code.Success, n, o.p.Now().Sub(o.began))
+	if c != code.Success {
+		return
+	}
+	sub := st.Subscription(o.hdr.Topic, o.hdr.ConsumerGroup)
+	sub.GetNums.AddTimes(n, 1)
+	sub.GetSize.Add(size)
+	q := sub.Queue(o.hdr.QueueID)
+	q.GetNums.AddTimes(n, 1)
+	q.GetSize.Add(size)
+	st.Broker.GetNums.AddTimes(n, 1)
+	if !o.topic.System() {
+		st.Broker.GetNumsNoSystem.AddTimes(n, 1)
+	}
+}
+
+// keep copies what a held pull needs of its request, whose bytes die when the
+// handler returns.
+func (o *op) keep() {
+	h := &o.hdr
+	views := [...]*[]byte{&h.ConsumerGroup, &h.Topic, &h.Subscription, &h.ExpressionType}
+	n := 0
+	for _, v := range views {
+		n += len(*v)
+	}
+	if cap(o.kept) < n {
+		o.kept = make([]byte, 0, n)
+	}
+	o.kept = o.kept[:0]
+	for _, v := range views {
+		start := len(o.kept)
+		o.kept = append(o.kept, *v...)
+		*v = o.kept[start:len(o.kept):len(o.kept)]
+	}
+	h.LiteTopic, h.ProxyFrowardClientID, h.RPC = nil, nil, header.RPC{}
+}
+
+// park holds the pull, or looks again when something came meanwhile.
+func (o *op) park() {
+	wait := time.Duration(o.hdr.SuspendTimeoutMillis.Value) * time.Millisecond
+	if !o.cfg.longPolling {
+		wait = o.cfg.shortPolling
+	}
+	o.held = hold.Held{Waiter: o, Conn: o.req.Conn, Queue: o.queue, From: o.hdr.QueueOffset, Until: o.began.Add(wait), Match: o.match}
+	o.res.Release()
+	o.res = nil
+	if !o.p.Holds.Park(&o.held) {
+		o.again()
+	}
+}
+
+// Wake looks again for a pull that was held. It runs on the goroutine of the
+// hold list, where a disk may be waited for.
+func (o *op) Wake(hold.Reason) { o.again() }
+
+// again is the second and last look: whatever it finds is answered.
+func (o *op) again() {
+	o.cfg = o.p.cfg.Load()
+	if !o.check(true) {
+		return
+	}
+	o.get(true)
+	o.answer()
+}
+
+// Gone gives up a held pull whose connection has closed.
+func (o *op) Gone() {
+	o.req.Respond(code.PullNotFound, "", nil, nil) // goes nowhere; finishes the request
+	o.free()
+}

@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/remoting"
+)
+
+// Routes is the table of request codes that the broker answers; all others are
+// answered with code 3. fast: also on the fast port, listenPort-2, where Java
+// refuses what pulls.
+func (b *Broker) Routes() []remoting.Route {
+	const fast, notFast = true, false
+	return []remoting.Route{
+		// Producers. The batch field decides, not the code.
+		{Code: code.SendMessage, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle},
+		{Code: code.SendMessageV2, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle},
+		{Code: code.SendBatchMessage, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle},
+
+		// Consumers.
+		{Code: code.PullMessage, Lane: remoting.Inline, Fast: notFast, Handle: b.pulls.Handle},
+		{Code: code.LitePullMessage, Lane: remoting.Inline, Fast: notFast, Handle: b.pulls.Handle},
+		{Code: code.QueryConsumerOffset, Lane: remoting.Inline, Fast: fast, Handle: b.progress.Query},
+		{Code: code.UpdateConsumerOffset, Lane: remoting.Inline, Fast: fast, Handle: b.progress.Commit},
+		{Code: code.LockBatchMQ, Lane: remoting.Inline, Fast: fast, Handle: b.locks.LockBatch},
+		{Code: code.UnlockBatchMQ, Lane: remoting.Inline, Fast: fast, Handle: b.locks.UnlockBatch},
+
+		// Sessions.
+		{Code: code.HeartBeat, Lane: remoting.Heartbeat, Fast: fast, Handle: b.clients.Heartbeat},
+		{Code: code.UnregisterClient, Lane: remoting.Client, Fast: fast, Handle: b.clients.Unregister},
+		{Code: code.GetConsumerListByGroup, Lane: remoting.Consumer, Fast: fast, Handle: b.clients.List},
+
+		// Queues: offsets by time and their ends.
+		{Code: code.SearchOffsetByTimestamp, Lane: remoting.Admin, Fast: fast, Handle: b.queries.SearchOffset},
+		{Code: code.GetMaxOffset, Lane: remoting.Inline, Fast: fast, Handle: b.queries.MaxOffset},
+		{Code: code.GetMinOffset, Lane: remoting.Inline, Fast: fast, Handle: b.queries.MinOffset},
+
+		// Administration.
+		{Code: code.UpdateAndCreateTopic, Lane: remoting.Admin, Fast: fast, Handle: b.admins.CreateTopic},
+		{Code: code.GetAllTopicConfig, Lane: remoting.Admin, Fast: fast, Handle: b.admins.AllTopics},
+		{Code: code.UpdateBrokerConfig, Lane: remoting.Admin, Fast: fast, Handle: b.admins.UpdateConfig},
+		{Code: code.GetBrokerConfig, Lane: remoting.Admin, Fast: fast, Handle: b.admins.GetConfig},
+		{Code: code.GetBrokerRuntimeInfo, Lane: remoting.Admin, Fast: fast, Handle: b.admins.RuntimeInfo},
+	}
+}

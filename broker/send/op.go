@@ -1,0 +1,156 @@
+package send
+
+import (
+	"os"
+
+	"github.com/gantrymq/gantry/broker/topic"
+	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/header"
+	"github.com/gantrymq/gantry/codec/message"
+	"github.com/gantrymq/gantry/remoting"
+	"github.com/gantrymq/gantry/store"
+)
+
+var pid = os.Getpid()
+
+// keepBuffer is the largest record buffer that a pooled op keeps.
+const keepBuffer = 64 << 10
+
+// op is one send between its request and its answer.
+type op struct {
+	p       *Processor
+	req     *remoting.Request
+	cfg     *config
+	hdr     header.SendMessageRequest // views of the request: dead once it is detached
+	topic   *topic.Topic
+	queueID int32
+	draft   store.Draft
+	rec     message.Record
+	buf     []byte // the encoded records
+	props   []byte // of a single message, with the broker's own; of a batch, those around it
+	ids     []byte
+	resp    header.SendMessageResponse
+	failure header.SendMessageFailure
+}
+
+// applyPriority lets a message that has nothing but a priority choose its queue
+// by it (TopicMessageType.PRIORITY); elsewhere the property is dropped.
+func (o *op) applyPriority(t traits) {
+	if t.sharded {
+		o.props = message.Sanitize(nil, o.props, message.PropertyPriority)
+		return
+	}
+	o.queueID = int32(min(t.priority, int64(o.topic.Config().WriteQueueNums)-1))
+}
+
+// start prepares what all records of the op share.
+func (o *op) start(noWait bool) {
+	sysFlag := o.hdr.SysFlag
+	if o.topic.Config().TopicFilterType == body.MultiTag {
+		sysFlag |= message.MultiTags
+	}
+	o.rec = message.Record{
+		QueueID:        o.queueID,
+		SysFlag:        sysFlag,
+		ReconsumeTimes: o.hdr.ReconsumeTimes,
+		BornTimestamp:  o.hdr.BornTimestamp,
+		BornHost:       o.req.Conn.Remote(),
+		StoreHost:      o.p.StoreHost,
+		Topic:          o.hdr.Topic,
+		CRCTail:        o.cfg.crcTail,
+	}
+	o.buf = o.buf[:0]
+	o.draft = store.Draft{NoWait: noWait, Done: o}
+	if o.cfg.crcTail {
+		o.draft.Seal = seal
+	}
+	if message.HasQueueOffset(sysFlag) {
+		o.draft.Counter = &o.topic.Queue(o.queueID).Counter
+	}
+}
+
+// seal fills the CRC tails when all offsets are known.
+func seal(d *store.Draft) {
+	for rest := d.Records; len(rest) > 0; {
+		n, err := message.Size(rest)
+		if err != nil || n > len(rest) {
+			return // our own encoding: cannot happen
+		}
+		message.SealCRC(rest[:n])
+		rest = rest[n:]
+	}
+}
+
+// add encodes one more record.
+func (o *op) add(flag int32, body, props []byte) *refusal {
+	o.rec.Flag, o.rec.Body, o.rec.Properties = flag, body, props
+	if o.rec.Fits() != nil {
+		return illegal(o.cfg)
+	}
+	o.buf = message.Append(o.buf, &o.rec)
+	return nil
+}
+
+func (o *op) finishDraft(n int) {
+	o.draft.Records, o.draft.Count, o.draft.QueueDelta = o.buf, n, int64(n)
+	o.rec = message.Record{} // its views die with the request
+}
+
+// AppendDone answers the producer. It runs at the end of the round, or on the
+// goroutine that wrote or flushed the draft.
+func (o *op) AppendDone(d *store.Draft) {
+	c, remark := o.p.outcome(d)
+	if !d.Status.Stored() {
+		o.p.Stats.Rates.PutFailed.Add(1)
+		o.fail(c, remark)
+		return
+	}
+	o.p.count(o, d)
+	key, _ := message.Get(o.props, message.PropertyUniqueKey)
+	o.ids = o.appendIDs(o.ids[:0], d)
+	o.resp = header.SendMessageResponse{
+		MsgID:         o.ids,
+		QueueID:       o.queueID,
+		QueueOffset:   d.QueueOffset,
+		TransactionID: key,
+		MsgRegion:     o.cfg.region,
+		TraceOn:       o.cfg.traceOn,
+	}
+	o.req.Respond(c, remark, &o.resp, nil)
+	o.free()
+}
+
+// appendIDs appends the offset ids of all records, separated by commas.
+func (o *op) appendIDs(dst []byte, d *store.Draft) []byte {
+	phys := d.PhysicalOffset
+	for rest := d.Records; len(rest) > 0; {
+		n, err := message.Size(rest)
+		if err != nil || n > len(rest) {
+			break // our own encoding: cannot happen
+		}
+		if len(dst) > 0 {
+			dst = append(dst, ',')
+		}
+		dst = message.AppendOffsetID(dst, o.p.StoreHost, phys)
+		phys, rest = phys+int64(n), rest[n:]
+	}
+	return dst
+}
+
+// fail answers a send that was not carried out. Java adds region and trace
+// switch to those answers too.
+func (o *op) fail(c code.Response, remark string) {
+	o.failure = header.SendMessageFailure{MsgRegion: o.cfg.region, TraceOn: o.cfg.traceOn}
+	o.req.Respond(c, remark, &o.failure, nil)
+	o.free()
+}
+
+// free gives the op back, with its buffers and nothing else.
+func (o *op) free() {
+	*o = op{p: o.p, buf: o.buf[:0], props: o.props[:0], ids: o.ids[:0]}
+	if cap(o.buf) > keepBuffer {
+		o.buf = nil
+	}
+	o.p.ops.Put(o)
+}
