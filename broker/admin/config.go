@@ -123,9 +123,10 @@ func (h *Handlers) UpdateConfig(r *remoting.Request) {
 	r.Respond(code.Success, strings.Join(remarks, "; "), nil, nil)
 }
 
+// lastOfEach leaves out lines without a key, and all but the last of equal ones.
 func lastOfEach(pairs []properties.Pair) (list []properties.Pair) {
 	for i, p := range pairs {
-		if !slices.ContainsFunc(pairs[i+1:], func(q properties.Pair) bool { return q.Key == p.Key }) {
+		if p.Key != "" && !slices.ContainsFunc(pairs[i+1:], func(q properties.Pair) bool { return q.Key == p.Key }) {
 			list = append(list, p)
 		}
 	}

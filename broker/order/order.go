@@ -11,6 +11,7 @@
 package order
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -147,13 +148,20 @@ func (l *Locks) Scan(now time.Time) {
 
 // LockBatch answers request 41. It is memory only.
 func (l *Locks) LockBatch(r *remoting.Request) {
-	d, ok := read(r)
-	if !ok {
-		return
+	d, err := read(r)
+	switch {
+	case err != nil:
+	case len(d.MqSet) > 0 && d.ConsumerGroup == "":
+		err = errNoGroup
+	case len(d.MqSet) > 0 && d.ClientID == "":
+		err = errors.New("clientId is missing")
 	}
-	text, err := fastjson.Marshal(&body.LockBatchResponseBody{LockOKMQSet: l.Lock(d.ConsumerGroup, d.ClientID, d.MqSet)})
+	var text []byte
+	if err == nil {
+		text, err = fastjson.Marshal(&body.LockBatchResponseBody{LockOKMQSet: l.Lock(d.ConsumerGroup, d.ClientID, d.MqSet)})
+	}
 	if err != nil {
-		r.Fail(code.SystemError, err.Error())
+		r.Fail(code.SystemError, "the queues to lock cannot be read: "+err.Error())
 		return
 	}
 	r.Reply(nil, text)
@@ -161,23 +169,20 @@ func (l *Locks) LockBatch(r *remoting.Request) {
 
 // UnlockBatch answers request 42. It is memory only.
 func (l *Locks) UnlockBatch(r *remoting.Request) {
-	if d, ok := read(r); ok {
-		l.Unlock(d.ConsumerGroup, d.ClientID, d.MqSet)
-		r.Reply(nil, nil)
+	d, err := read(r)
+	if err == nil && d.ConsumerGroup == "" {
+		err = errNoGroup
 	}
+	if err != nil {
+		r.Fail(code.SystemError, "the queues to unlock cannot be read: "+err.Error())
+		return
+	}
+	l.Unlock(d.ConsumerGroup, d.ClientID, d.MqSet)
+	r.Reply(nil, nil)
 }
 
-func read(r *remoting.Request) (d body.LockBatchRequestBody, ok bool) {
-	why := ""
-	if err := fastjson.Unmarshal(r.Cmd.Body, &d); err != nil {
-		why = err.Error()
-	} else if len(d.MqSet) > 0 && d.ConsumerGroup == "" {
-		why = "consumerGroup is missing"
-	} else if len(d.MqSet) > 0 && d.ClientID == "" {
-		why = "clientId is missing"
-	}
-	if why != "" {
-		r.Fail(code.SystemError, "the queues to lock or unlock cannot be read: "+why)
-	}
-	return d, why == ""
+var errNoGroup = errors.New("consumerGroup is missing")
+
+func read(r *remoting.Request) (d body.LockBatchRequestBody, err error) {
+	return d, fastjson.Unmarshal(r.Cmd.Body, &d)
 }

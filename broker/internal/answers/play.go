@@ -248,7 +248,7 @@ func (s *player) same(want string, got Frame) bool {
 
 // trace begins remarks of the original that are the text of an exception nobody
 // expected; another server says in its own words what is wrong.
-var trace = regexp.MustCompile(`^([a-z]+\.)+[A-Za-z0-9_$]*(Exception|Error)\b|^Cannot invoke "|^Index [0-9]+ out of bounds`)
+var trace = regexp.MustCompile(`^([a-z0-9]+\.)+[A-Za-z0-9_$]*(Exception|Error)\b|^Cannot invoke "|^Index [0-9]+ out of bounds`)
 
 func (s *player) sameRemark(want, got Frame) bool {
 	switch {
@@ -339,7 +339,8 @@ func (b byKey) Swap(i, j int) {
 	b.vals[i], b.vals[j] = b.vals[j], b.vals[i]
 }
 
-// SendPut is a Put that sends ordinary messages, for servers that take them.
+// SendPut is a Put that sends ordinary messages, for servers that take them, and
+// returns when the queue shows them.
 func SendPut(dial func() (net.Conn, error)) func(topic string, queue, count int) error {
 	return func(topic string, queue, count int) error {
 		c, err := dial()
@@ -348,6 +349,17 @@ func SendPut(dial func() (net.Conn, error)) func(topic string, queue, count int)
 		}
 		w := open(c)
 		defer func() { c.Close(); <-w.done }()
+		end := func() (n int, err error) {
+			r, err := w.call(Frame{Code: 30, Ext: map[string]string{"topic": topic, "queueId": strconv.Itoa(queue)}}, 5*time.Second)
+			if err != nil {
+				return 0, err
+			}
+			return strconv.Atoi(r.Ext["offset"])
+		}
+		before, err := end()
+		if err != nil {
+			return err
+		}
 		for i := range count {
 			r, err := w.call(Frame{Code: 10, Body: "message " + strconv.Itoa(i), Ext: map[string]string{
 				"producerGroup": "put", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
@@ -361,6 +373,16 @@ func SendPut(dial func() (net.Conn, error)) func(topic string, queue, count int)
 				return fmt.Errorf("put %s: code %d %s", topic, r.Code, r.Remark)
 			}
 		}
-		return nil
+		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+			now, err := end()
+			switch {
+			case err != nil:
+				return err
+			case now >= before+count:
+				return nil
+			case time.Now().After(deadline):
+				return fmt.Errorf("put %s: queue %d ends at %d, not at %d", topic, queue, now, before+count)
+			}
+		}
 	}
 }
