@@ -1,0 +1,13 @@
+//go:build !linux
+
+package load
+
+import "errors"
+
+// usage reads what the process has used; zeros for process 0.
+func usage(pid int) (u Usage, err error) {
+	if pid == 0 {
+		return u, nil
+	}
+	return u, errors.New("CPU time and memory of another process can be read on Linux only; leave out --pid")
+}
