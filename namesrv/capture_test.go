@@ -7,8 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/gantrymq/gantry/namesrv"
+	"github.com/gantrymq/gantry/namesrv/internal/raw"
 )
 
 var javaLib = flag.String("java-lib", "", "folder of Java's 5.5.0 jars: record its answers into testdata/java")
@@ -83,5 +88,61 @@ func startJava(t *testing.T, set []string) server {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return server{addr: addr, java: true, pass: time.Sleep}
+	return server{addr: addr, java: true, pass: time.Sleep, hide: strings.NewReplacer(dir, "${DIR}", strconv.Itoa(port), "${PORT}")}
+}
+
+// TestJavaReadsKV starts Java on a key-value file that Gantry wrote, and Gantry
+// on what Java made of it.
+func TestJavaReadsKV(t *testing.T) {
+	if *javaLib == "" {
+		t.Skip("no -java-lib: no Java to run")
+	}
+	g := startGantry(t, nil)
+	values := map[string]string{"k": "v", "quoted": "\"\\\t\u4e3b", "": "empty key", "empty": ""}
+	put := func(c *raw.Conn, k, v string) {
+		if f := call(t, c, 100, map[string]string{"namespace": "NS", "key": k, "value": v}, nil); f.Code != 0 {
+			t.Fatalf("put %q: %d %s", k, f.Code, f.Remark)
+		}
+	}
+	c := dial(t, g.addr)
+	for k, v := range values {
+		put(c, k, v)
+	}
+	file := filepath.Join(g.dir, "kv.json")
+	srv := startJava(t, []string{"kvConfigPath=" + file})
+	c = dial(t, srv.addr)
+	put(c, "java", "was here")
+	values["java"] = "was here"
+	again, err := namesrv.New(namesrv.Options{Settings: newSettings(t, g.dir, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*raw.Conn{c, dial(t, listen(t, again.Remoting()))} {
+		for k, want := range values {
+			f := call(t, c, 101, map[string]string{"namespace": "NS", "key": k}, nil)
+			if v, ok := f.Ext["value"]; !ok || v != want {
+				t.Errorf("%q is %q, want %q (%d %s)", k, v, want, f.Code, f.Remark)
+			}
+		}
+	}
+}
+
+// TestCaptureConfig records the list of settings (request 319).
+func TestCaptureConfig(t *testing.T) {
+	if *javaLib == "" {
+		t.Skip("no -java-lib: nothing to record")
+	}
+	srv := startJava(t, []string{"someKey=some value", "waitSecondsForService = 46"})
+	c, err := raw.Dial(srv.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	f, err := c.Call(raw.Request{Code: 319, Version: 513, Language: "JAVA"})
+	if err != nil || f.Code != 0 {
+		t.Fatalf("%+v %v", f, err)
+	}
+	if err := os.WriteFile("testdata/java-config.properties", []byte(srv.hide.Replace(string(f.Body))), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -147,7 +147,10 @@ func editProperties(text []byte, changes []properties.Pair) []byte {
 		}
 		out = append(out, chunk...)
 	}
-	if len(out) > 0 && out[len(out)-1] != '\n' {
+	if n := len(out); n > 0 && out[n-1] != '\n' {
+		if out[n-1] == '\\' {
+			out = append(out, '\n') // an empty line ends its continuation
+		}
 		out = append(out, '\n')
 	}
 	for _, c := range changes {

@@ -67,7 +67,7 @@ func TestRecord(t *testing.T) {
 				}
 			}
 			time.Sleep(14 * time.Second) // the first full registration comes some 10 s after the start
-			stop()
+			stop(os.Interrupt)
 			rec.save(t, c.name, addr)
 		})
 	}
@@ -171,8 +171,8 @@ func (r *recorder) save(t *testing.T, name, addr string) {
 	t.Logf("%d requests kept", len(all))
 }
 
-// startBroker runs a Java broker; stop ends it as SIGTERM does and waits.
-func startBroker(t *testing.T, lib, namesrv string, set []string) (addr string, stop func()) {
+// startBroker runs a Java broker; stop sends it a signal and waits for its end.
+func startBroker(t *testing.T, lib, namesrv string, set []string) (addr string, stop func(os.Signal)) {
 	t.Helper()
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -223,8 +223,8 @@ func startBroker(t *testing.T, lib, namesrv string, set []string) (addr string, 
 			t.Fatalf("no boot success: %s", b)
 		}
 	}
-	return fmt.Sprintf("127.0.0.1:%d", port), func() {
-		cmd.Process.Signal(os.Interrupt)
+	return fmt.Sprintf("127.0.0.1:%d", port), func(sig os.Signal) {
+		cmd.Process.Signal(sig)
 		select {
 		case <-done:
 		case <-time.After(time.Minute):

@@ -141,6 +141,7 @@ type server struct {
 	addr string
 	pass func(time.Duration) // lets time pass
 	java bool
+	hide *strings.Replacer // what differs from run to run, of Java only
 }
 
 type player struct {
@@ -200,7 +201,7 @@ func (p *player) step(st *step, seen func(*step, []string, bool) bool) error {
 		p.srv.pass(d)
 		return nil
 	case "quiet":
-		return p.conns[st.arg].Quiet(300 * time.Millisecond)
+		return p.conns[st.arg].Quiet(100 * time.Millisecond)
 	case "got":
 		return p.got(st, seen)
 	}
@@ -211,7 +212,10 @@ func (p *player) got(st *step, seen func(*step, []string, bool) bool) error {
 	var lines []string
 	deadline := time.Now().Add(5 * time.Second)
 	for {
-		wait := 700 * time.Millisecond // for one more than expected
+		wait := 150 * time.Millisecond // for one more than expected
+		if p.srv.java {
+			wait = 700 * time.Millisecond
+		}
 		select {
 		case f := <-p.arrived[st.arg]:
 			lines = append(lines, p.render(f)...)

@@ -1,6 +1,7 @@
 package namesrv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,11 +11,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/namesrv/kv"
 	"github.com/gantrymq/gantry/namesrv/route"
 	"github.com/gantrymq/gantry/remoting"
+	"github.com/gantrymq/gantry/remoting/client"
 	"github.com/gantrymq/gantry/store/vfs"
 )
 
@@ -27,8 +30,8 @@ type Options struct {
 	// whenever it needs them, and request 318 changes them.
 	Settings *settings.Set
 	// Notify tells the broker at an address that the lowest id of its group
-	// changed. It is called by one goroutine and may take its time. Nil: no
-	// broker is told.
+	// changed (request 905). It is called by one goroutine and may take its
+	// time. Nil: over a connection to that address, as Java does.
 	Notify func(addr string, h *header.NotifyMinBrokerIdChangeRequest) error
 	FS     vfs.FS           // of the key-value and the settings file; nil: the operating system's
 	Now    func() time.Time // nil: time.Now
@@ -50,6 +53,7 @@ type Server struct {
 	state   atomic.Int32
 	config  sync.Mutex // serialises changes of settings
 	notices chan notice
+	client  *client.Client // nil with Options.Notify
 	stop    chan struct{}
 	running sync.WaitGroup
 }
@@ -102,6 +106,14 @@ func New(o Options) (*Server, error) {
 		notices: make(chan notice, 1024),
 		stop:    make(chan struct{}),
 	}
+	if s.notify == nil {
+		if s.client, err = client.New(client.Options{Name: "namesrv.client", Timeout: time.Second, Log: o.Log}); err != nil {
+			return nil, fmt.Errorf("name server: %w", err)
+		}
+		s.notify = func(addr string, h *header.NotifyMinBrokerIdChangeRequest) error {
+			return s.client.Oneway(context.Background(), addr, code.NotifyMinBrokerIDChange, h, nil)
+		}
+	}
 	s.table = route.New(route.Options{
 		ActingMaster: func() bool { return s.set.Bool("supportActingMaster") },
 		Purge:        func() bool { return s.set.Bool("deleteTopicWithBrokerRegistration") },
@@ -121,6 +133,10 @@ var unsupported = map[string]string{
 // Remoting returns the options for remoting.NewServer. The caller may add what
 // belongs to its sockets.
 func (s *Server) Remoting() remoting.Options {
+	idle := time.Duration(s.set.Int("serverChannelMaxIdleTimeSeconds")) * time.Second
+	if idle <= 0 {
+		idle = -1 // never, as in Java
+	}
 	return remoting.Options{
 		Name:   "namesrv",
 		Routes: s.Routes(),
@@ -128,7 +144,7 @@ func (s *Server) Remoting() remoting.Options {
 			remoting.Admin: {Workers: 1, Queue: s.set.Int("defaultThreadPoolQueueCapacity"), MaxWait: -1},
 			remoting.Query: {Workers: s.set.Int("defaultThreadPoolNums"), Queue: s.set.Int("defaultThreadPoolQueueCapacity"), MaxWait: -1},
 		},
-		Idle:    time.Duration(s.set.Int("serverChannelMaxIdleTimeSeconds")) * time.Second,
+		Idle:    idle,
 		OnClose: s.OnClose,
 		Now:     s.now,
 		Log:     s.log,
@@ -155,6 +171,9 @@ func (s *Server) Stop() {
 		return
 	}
 	close(s.stop)
+	if s.client != nil {
+		s.client.Close()
+	}
 	s.running.Wait()
 }
 
@@ -169,19 +188,14 @@ func (s *Server) drop(c *remoting.Conn) {
 	s.tell(notices...)
 }
 
-// scanLoop drops silent brokers, for the first time after five seconds, as in
-// Java.
 func (s *Server) scanLoop() {
-	timer := time.NewTimer(5 * time.Second)
-	defer timer.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
-		case <-timer.C:
+		case <-time.After(max(s.set.Duration("scanNotActiveBrokerInterval"), 10*time.Millisecond)):
+			s.Scan(s.now())
 		}
-		s.Scan(s.now())
-		timer.Reset(max(s.set.Duration("scanNotActiveBrokerInterval"), 10*time.Millisecond))
 	}
 }
 
@@ -197,7 +211,7 @@ func (s *Server) Scan(now time.Time) {
 
 // tell queues what brokers should hear about their groups. It never waits.
 func (s *Server) tell(notices ...route.Notice) {
-	if s.notify == nil || !s.set.Bool("notifyMinBrokerIdChanged") {
+	if !s.set.Bool("notifyMinBrokerIdChanged") {
 		return
 	}
 	for _, n := range notices {
