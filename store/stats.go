@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/store/commitlog"
 )
 
@@ -104,14 +105,8 @@ func (g *getStats) rates(value func(sample) int64) string {
 	return strings.Join(parts[:], " ")
 }
 
-// javaDouble formats as Java's Double.toString does for ordinary numbers.
-func javaDouble(f float64) string {
-	s := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
-		s += ".0"
-	}
-	return s
-}
+// javaDouble formats as Java's Double.toString does.
+func javaDouble(f float64) string { return string(fastjson.AppendDouble(nil, f)) }
 
 // percentile of the put latencies of the last minute, ms; as in Java evenly
 // spread inside a bucket.
@@ -142,18 +137,22 @@ func (s *Store) RuntimeInfo() map[string]string {
 	days := int64(up.Hours()) / 24
 	itoa := func(n int64) string { return strconv.FormatInt(n, 10) }
 	info := map[string]string{
-		"bootTimestamp":           itoa(s.opened.UnixMilli()),
-		"runtime":                 fmt.Sprintf("[ %d days, %d hours, %d minutes, %d seconds ]", days, int64(up.Hours())%24, int64(up.Minutes())%60, int64(up.Seconds())%60),
-		"putMessageEntireTimeMax": itoa(puts.MaxMillis),
-		"putMessageTimesTotal":    itoa(total),
-		"putMessageFailedTimes":   itoa(puts.Failed),
-		"putMessageSizeTotal":     itoa(puts.Bytes),
-		"putMessageAverageSize":   javaDouble(float64(puts.Bytes) / float64(total)),
-		"dispatchMaxBuffer":       "0",
-		"getMessageEntireTimeMax": itoa(s.gets.slowest.Load()),
-		"commitLogMinOffset":      itoa(s.commitLog.Min()),
-		"commitLogMaxOffset":      itoa(s.commitLog.Written()),
-		"consumeQueueDiskRatio":   javaDouble(s.diskRatio(s.queueDir())),
+		"bootTimestamp":            itoa(s.opened.UnixMilli()),
+		"runtime":                  fmt.Sprintf("[ %d days, %d hours, %d minutes, %d seconds ]", days, int64(up.Hours())%24, int64(up.Minutes())%60, int64(up.Seconds())%60),
+		"putMessageEntireTimeMax":  itoa(puts.MaxMillis),
+		"putMessageTimesTotal":     itoa(total),
+		"putMessageFailedTimes":    itoa(puts.Failed),
+		"putMessageSizeTotal":      itoa(puts.Bytes),
+		"putMessageAverageSize":    javaDouble(float64(puts.Bytes) / float64(total)),
+		"dispatchMaxBuffer":        "0",
+		"getMessageEntireTimeMax":  itoa(s.gets.slowest.Load()),
+		"dispatchBehindBytes":      itoa(s.DispatchBehind()),
+		"pageCacheLockTimeMills":   itoa(s.commitLog.LockAge()),
+		"earliestMessageTimeStamp": itoa(s.EarliestLogTime()),
+		"remainHowManyDataToFlush": byteCount(max(0, s.commitLog.Written()-s.commitLog.Flushed())),
+		"commitLogMinOffset":       itoa(s.commitLog.Min()),
+		"commitLogMaxOffset":       itoa(s.commitLog.Written()),
+		"consumeQueueDiskRatio":    javaDouble(s.diskRatio(s.queueDir())),
 	}
 	ratio := s.diskRatio(s.o.CommitLog.Dir)
 	info["commitLogDiskRatio"] = javaDouble(ratio)
@@ -180,6 +179,19 @@ func (s *Store) RuntimeInfo() map[string]string {
 	}
 	info["getTotalTps"] = strings.Join(both[:], " ")
 	return info
+}
+
+// byteCount is Java's form of a number of bytes.
+func byteCount(n int64) string {
+	if n < 1024 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	v, unit := float64(n)/1024, 0
+	for v >= 1024 && unit < 5 {
+		v /= 1024
+		unit++
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGTPE"[unit])
 }
 
 // diskRatio is the used part of the file system that holds a folder, rounded

@@ -151,7 +151,8 @@ func (t *Table) loadQueue(q *Queue, logMin int64) (*Problem, error) {
 }
 
 // unitReader reads single units of a queue, in any order, with a page of
-// read-ahead.
+// read-ahead. Load sets Max to the end of the files before it searches the
+// true one, so that all of them can be read.
 type unitReader struct {
 	q     *Queue
 	page  [pageUnits]Unit
@@ -164,13 +165,14 @@ func (r *unitReader) unit(i int64) (Unit, error) {
 	if i < r.at || i >= r.at+r.n {
 		at := i - i%r.q.table.perFile
 		at += (i - at) / pageUnits * pageUnits
-		n := min(pageUnits, r.q.FileEnd(i)-at)
-		// Below max everything is in the files; behind it, and only Load looks
-		// there, too: max is the end of the last file then.
-		if err := r.q.fromFile(at, r.page[:n]); err != nil {
+		n, err := r.q.Units(at, r.page[:])
+		if err != nil {
 			return Unit{}, err
 		}
-		r.at, r.n = at, n
+		if i >= at+int64(n) {
+			return Unit{}, fmt.Errorf("queue %s has no unit %d", r.q, i)
+		}
+		r.at, r.n = at, int64(n)
 	}
 	return r.page[i-r.at], nil
 }
@@ -350,7 +352,7 @@ func (t *Table) Reset(q *Queue) error {
 // CorrectMin moves the minimum to the first message at or behind logMin, the
 // beginning of the commit log.
 func (t *Table) CorrectMin(q *Queue, logMin int64) error {
-	if q.first.Load() == noFile {
+	if q.max.Load() == 0 {
 		return nil
 	}
 	r := t.reader(q)
@@ -378,11 +380,7 @@ func (t *Table) correctMin(r *unitReader, logMin int64) error {
 // messages that are not there and break the order, so they are stepped over.
 func (t *Table) firstFrom(r *unitReader, lo, logMin int64) (int64, error) {
 	q := r.q
-	hi := q.max.Load()
-	if w := q.warm; w != nil {
-		hi = min(hi, w.written)
-	}
-	for lo < hi {
+	for hi := q.max.Load(); lo < hi; {
 		mid := lo + (hi-lo)/2
 		at := mid
 		u, err := r.unit(at)

@@ -1,0 +1,516 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gantrymq/gantry/codec/message"
+	"github.com/gantrymq/gantry/store/commitlog"
+	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/vfs"
+)
+
+// filled is a store with n messages in queue T-0, hot or not.
+func filled(t testing.TB, n int, hot bool) *Store {
+	t.Helper()
+	o := smallOptions(t, vfs.NewMem(), newClock())
+	if !hot {
+		o.CommitLog.HotBytes = -1
+	}
+	s := mustOpen(t, o)
+	t.Cleanup(func() { s.Close(t.Context()) })
+	s.Start()
+	if n > 0 {
+		send(t, s, numbered("T", 0, 0, n)...)
+		settle(t, s)
+	}
+	return s
+}
+
+// expire makes the log begin behind its first segments.
+func expire(t testing.TB, s *Store, segments int) {
+	t.Helper()
+	at := s.commitLog.Segments()[segments]
+	if n, err := s.commitLog.DeleteBefore(at, segments); err != nil || n != segments {
+		t.Fatal(n, err)
+	}
+}
+
+func tagged(n int64) func(int64) bool {
+	want := int64(message.StringHash(fmt.Sprintf("t%d", n)))
+	return func(code int64) bool { return code == want }
+}
+
+func nothing(int64) bool { return false }
+
+// The rows of semantics.md section 4, in their order.
+func TestGetStatuses(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		n       int // messages of the queue
+		prepare func(*testing.T, *Store, *consumequeue.Queue)
+		from    int64
+		limits  Limits
+		match   func(int64) bool
+
+		status GetStatus
+		next   int64
+		count  int
+		min    int64
+		max    int64
+	}{
+		{name: "empty, asked 0", from: 0, status: NoMessageInQueue},
+		{name: "empty, asked 9", from: 9, status: NoMessageInQueue, next: 0},
+		{name: "negative", n: 5, from: -1, status: OffsetTooSmall, next: 0, max: 5},
+		{name: "at the end", n: 5, from: 5, status: OffsetOverflowOne, next: 5, max: 5},
+		{name: "behind the end", n: 5, from: 6, status: OffsetOverflowBadly, next: 5, max: 5},
+		{name: "far behind", n: 5, from: math.MaxInt64, status: OffsetOverflowBadly, next: 5, max: 5},
+		{name: "found", n: 5, from: 0, limits: Limits{MaxCount: 32}, status: Found, next: 5, count: 5, max: 5},
+		{name: "found the last", n: 5, from: 4, limits: Limits{MaxCount: 32}, status: Found, next: 5, count: 1, max: 5},
+		{name: "some", n: 30, from: 3, limits: Limits{MaxCount: 4}, status: Found, next: 7, count: 4, max: 30},
+		{name: "one is always given", n: 5, from: 0, limits: Limits{MaxCount: 0, MaxBytes: 1}, status: Found, next: 1, count: 1, max: 5},
+		{name: "asked bytes", n: 30, from: 0, limits: Limits{MaxCount: 32, MaxBytes: 500}, status: Found, next: 4, count: 4, max: 30},
+		{name: "at least 100 bytes may be asked", n: 30, from: 0, limits: Limits{MaxCount: 32, MaxBytes: 7}, status: Found, next: 1, count: 1, max: 30},
+		{name: "one file for a call", n: 60, from: 30, limits: Limits{MaxCount: 32}, status: Found, next: 40, count: 10, max: 60},
+		{name: "by tag", n: 30, from: 0, limits: Limits{MaxCount: 32}, match: tagged(1), status: Found, next: 30, count: 10, max: 30},
+		{name: "by tag, some", n: 30, from: 0, limits: Limits{MaxCount: 2}, match: tagged(1), status: Found, next: 5, count: 2, max: 30},
+		{name: "no match", n: 30, from: 2, limits: Limits{MaxCount: 32}, match: nothing, status: NoMatchedMessage, next: 30, max: 30},
+		{name: "no match in this file", n: 60, from: 2, limits: Limits{MaxCount: 32}, match: nothing, status: NoMatchedMessage, next: 40, max: 60},
+		{name: "no match within the scan limit", n: 60, from: 2, limits: Limits{MaxCount: 5}, match: nothing,
+			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) { s.SetReadLimits(ReadLimits{FilterBytes: 90}) },
+			status:  NoMatchedMessage, next: 7, max: 60},
+		{name: "the asked count widens the scan limit", n: 60, from: 2, limits: Limits{MaxCount: 20}, match: nothing,
+			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) { s.SetReadLimits(ReadLimits{FilterBytes: 90}) },
+			status:  NoMatchedMessage, next: 22, max: 60},
+		{name: "queue file gone", n: 60, from: 3, limits: Limits{MaxCount: 32}, prepare: loseQueueFile, status: OffsetFoundNull, next: 40, max: 60},
+		{name: "log file gone", n: 300, from: 3, limits: Limits{MaxCount: 32},
+			prepare: func(t *testing.T, s *Store, q *consumequeue.Queue) { expire(t, s, 1) },
+			status:  MessageWasRemoving, next: 40, max: 300},
+		{name: "the minimum has moved", n: 300, from: 3, limits: Limits{MaxCount: 32},
+			prepare: func(t *testing.T, s *Store, q *consumequeue.Queue) {
+				expire(t, s, 1)
+				if err := s.dispatcher.Do(func() error { return s.queues.CorrectMin(q, s.commitLog.Min()) }); err != nil {
+					t.Fatal(err)
+				}
+			},
+			status: OffsetTooSmall, next: 134, min: 134, max: 300},
+		{name: "in memory: count", n: 39, from: 0, limits: Limits{MaxCount: 39}, status: Found, next: 32, count: 32, max: 39},
+		{name: "in memory: bytes", n: 30, from: 0, limits: Limits{MaxCount: 30},
+			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) { s.SetReadLimits(ReadLimits{MemoryBytes: 600}) },
+			status:  Found, next: 5, count: 5, max: 30},
+		{name: "on disk: count", n: 39, from: 0, limits: Limits{MaxCount: 39},
+			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) { s.o.Memory = 100 },
+			status:  Found, next: 8, count: 8, max: 39},
+		{name: "on disk: bytes", n: 39, from: 0, limits: Limits{MaxCount: 39},
+			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) {
+				s.o.Memory = 100
+				s.SetReadLimits(ReadLimits{DiskBytes: 600})
+			},
+			status: Found, next: 5, count: 5, max: 39},
+	} {
+		for _, hot := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/hot=%v", c.name, hot), func(t *testing.T) {
+				s := filled(t, c.n, hot)
+				q := s.Queue("T", 0)
+				if c.prepare != nil {
+					c.prepare(t, s, q)
+				}
+				check := func(how string, r *Result) {
+					t.Helper()
+					if r.Status != c.status || r.NextBegin != c.next || r.Count != c.count || r.Min != c.min || r.Max != c.max || r.Err != nil {
+						t.Fatalf("%s: %s next %d count %d of %d...%d (%v), want %s next %d count %d of %d...%d", how,
+							r.Status, r.NextBegin, r.Count, r.Min, r.Max, r.Err, c.status, c.next, c.count, c.min, c.max)
+					}
+					if got := len(records(t, r)); got != c.count {
+						t.Fatalf("%s: %d messages", how, got)
+					}
+					r.Release()
+				}
+				check("Get", s.Get(q, c.from, c.limits, c.match))
+				if r, ok := s.GetHot(q, c.from, c.limits, c.match); ok {
+					check("GetHot", r)
+				} else if hot && c.status != OffsetFoundNull && c.status != MessageWasRemoving {
+					t.Fatal("not hot")
+				}
+			})
+		}
+	}
+}
+
+func loseQueueFile(t *testing.T, s *Store, q *consumequeue.Queue) {
+	for range 10 { // its buffer goes
+		if err := s.dispatcher.Do(s.writeOut); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.o.FS.Remove(root + "/consumequeue/T/0/00000000000000000000"); err != nil {
+		t.Fatal(err)
+	}
+	s.queues.Close()
+}
+
+func TestGetOfNoQueue(t *testing.T) {
+	s := filled(t, 0, true)
+	for _, from := range []int64{0, 7} {
+		r := s.Get(nil, from, Limits{MaxCount: 1}, nil)
+		if r.Status != NoMessageInQueue || r.NextBegin != 0 || r.Max != 0 {
+			t.Fatalf("%+v", r)
+		}
+		r.Release()
+	}
+}
+
+// Asking creates nothing (apache/rocketmq#9792).
+func TestReadsCreateNothing(t *testing.T) {
+	s := filled(t, 3, true)
+	q, ok := s.Lookup("NoSuch", 0)
+	if ok || q != nil {
+		t.Fatal("a queue out of nothing")
+	}
+	s.Get(q, 0, Limits{}, nil).Release()
+	if got := s.OffsetByTime(q, 1, false); got != 0 {
+		t.Error(got)
+	}
+	if got := s.EarliestTime(q); got != -1 {
+		t.Error(got)
+	}
+	if err := s.dispatcher.Do(s.writeOut); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(t, s.o.FS, root+"/consumequeue"); !slices.Equal(got, []string{"T"}) {
+		t.Errorf("folders %v", got)
+	}
+	if got := s.queues.Queues(); len(got) != 1 {
+		t.Errorf("queues %v", got)
+	}
+}
+
+// What the loop gives is what a lane gives.
+func TestHotAndColdAreEqual(t *testing.T) {
+	hot, cold := filled(t, 500, true), filled(t, 500, false)
+	for from := int64(0); from < 500; from += 13 {
+		for _, match := range []func(int64) bool{nil, tagged(2)} {
+			a, ok := hot.GetHot(hot.Queue("T", 0), from, Limits{MaxCount: 20}, match)
+			if !ok {
+				t.Fatal("not hot")
+			}
+			b := cold.Get(cold.Queue("T", 0), from, Limits{MaxCount: 20}, match)
+			if a.Count != b.Count || a.NextBegin != b.NextBegin || string(slices.Concat(a.AppendTo(nil)...)) != string(slices.Concat(b.AppendTo(nil)...)) {
+				t.Fatalf("from %d: %d to %d and %d to %d", from, a.Count, a.NextBegin, b.Count, b.NextBegin)
+			}
+			a.Release()
+			b.Release()
+		}
+	}
+}
+
+// Neighbours in the log are one segment of the answer.
+func TestNeighboursAreOneSegment(t *testing.T) {
+	for _, hot := range []bool{true, false} {
+		s := filled(t, 30, hot)
+		r := s.Get(s.Queue("T", 0), 0, Limits{MaxCount: 20}, nil)
+		if hot {
+			r.Release()
+			r, _ = s.GetHot(s.Queue("T", 0), 0, Limits{MaxCount: 20}, nil)
+		}
+		if got := r.AppendTo(nil); len(got) != 1 || len(got[0]) != r.Len() {
+			t.Errorf("hot=%v: %d segments", hot, len(got))
+		}
+		r.Release()
+	}
+}
+
+// A view outlives the segment it was taken from.
+func TestViewOfADeletedSegment(t *testing.T) {
+	s := filled(t, 300, true)
+	r, ok := s.GetHot(s.Queue("T", 0), 0, Limits{MaxCount: 10}, nil)
+	if !ok {
+		t.Fatal("not hot")
+	}
+	expire(t, s, 2)
+	if got := records(t, r); len(got) != 10 || string(got[9].Body) != "T-0-9" {
+		t.Fatal("messages changed")
+	}
+	r.Release()
+}
+
+// A unit that points to something else is left out, not given to a consumer.
+func TestWrongUnit(t *testing.T) {
+	for _, hot := range []bool{true, false} {
+		s := filled(t, 10, hot)
+		q := s.Queue("T", 0)
+		end := s.commitLog.Written()
+		err := s.dispatcher.Do(func() error {
+			for n, u := range []consumequeue.Unit{{PhysicalOffset: end - 1, Size: 5}, {PhysicalOffset: end + 16<<10 - 50, Size: 100}, {PhysicalOffset: end, Size: 20_000}} {
+				if _, _, err := s.queues.Put(q, 10+int64(n), u); err != nil {
+					return err
+				}
+			}
+			return s.queues.EndRound()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for from, want := range map[int64]int{8: 2, 10: 0} {
+			r := s.Get(q, from, Limits{MaxCount: 20}, nil)
+			if r.Count != want || r.NextBegin != 13 || want == 0 && r.Status != MessageWasRemoving {
+				t.Errorf("hot=%v from %d: %s, %d messages, next %d", hot, from, r.Status, r.Count, r.NextBegin)
+			}
+			r.Release()
+		}
+		if r, ok := s.GetHot(q, 8, Limits{MaxCount: 20}, nil); hot && (!ok || r.Count != 2) {
+			t.Error("hot")
+		}
+	}
+}
+
+// Units with an address of the extension files pass every filter; the client
+// looks at the tag.
+func TestExtAddressPassesTheFilter(t *testing.T) {
+	s := filled(t, 1, true)
+	q := s.Queue("T", 0)
+	u, _, _ := q.Unit(0)
+	u.TagsCode = math.MinInt64 + 68
+	q2 := s.Queue("Ext", 0)
+	err := s.dispatcher.Do(func() error {
+		if _, _, err := s.queues.Put(q2, 0, u); err != nil {
+			return err
+		}
+		return s.queues.EndRound()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := s.Get(q2, 0, Limits{MaxCount: 1}, nothing); r.Status != Found {
+		t.Fatal(r.Status)
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	f := vfs.NewFaults(vfs.NewMem())
+	o := smallOptions(t, f, newClock())
+	o.CommitLog.HotBytes = -1
+	s := mustOpen(t, o)
+	defer s.Close(t.Context())
+	s.Start()
+	send(t, s, numbered("T", 0, 0, 200)...)
+	settle(t, s)
+	remove := f.Add(vfs.Rule{Ops: vfs.OpRead, Path: "commitlog", Err: syscall.EIO})
+	r := s.Get(s.Queue("T", 0), 5, Limits{MaxCount: 5}, nil)
+	if !errors.Is(r.Err, syscall.EIO) || r.Len() != 0 {
+		t.Fatalf("%+v", r.Err)
+	}
+	r.Release()
+	remove()
+	// The first part of an answer is given, the rest comes with the next call.
+	second := int64(0) // the first message of the second file
+	for u := (consumequeue.Unit{}); u.PhysicalOffset < 16<<10; second++ {
+		u, _, _ = s.Queue("T", 0).Unit(second + 1)
+	}
+	f.Add(vfs.Rule{Ops: vfs.OpRead, Path: "00000000000000016384", Err: syscall.EIO})
+	r = s.Get(s.Queue("T", 0), second-5, Limits{MaxCount: 20}, nil)
+	if r.Err != nil || r.Status != Found || r.NextBegin != second || r.Count != 5 {
+		t.Fatalf("%s next %d, the second file begins with %d, %v", r.Status, r.NextBegin, second, r.Err)
+	}
+}
+
+func TestSuggestSlave(t *testing.T) {
+	s := filled(t, 100, true)
+	s.o.Memory = 10_000
+	for from, want := range map[int64]bool{0: true, 90: false} {
+		if r := s.Get(s.Queue("T", 0), from, Limits{MaxCount: 1}, nil); r.SuggestSlave != want {
+			t.Errorf("from %d: %v", from, !want)
+		}
+	}
+}
+
+// Boundaries by time, as measured on Java (SEARCH_OFFSET, and
+// apache/rocketmq#5752: later than the newest is max, not max-1).
+func TestOffsetByTime(t *testing.T) {
+	m, c := vfs.NewMem(), newClock()
+	o := smallOptions(t, m, c)
+	s := mustOpen(t, o)
+	defer s.Close(t.Context())
+	s.Start()
+	start := c.now().UnixMilli()
+	// Store times +0 +10 +10 +10 +30, and then one every 10 over several files.
+	at := []int64{0, 10, 10, 10, 30}
+	for i := range 100 {
+		at = append(at, 40+10*int64(i))
+	}
+	for i, ms := range at {
+		c.add(time.Duration(ms-c.now().UnixMilli()+start) * time.Millisecond)
+		send(t, s, numbered("T", 0, i, i+1)...)
+	}
+	settle(t, s)
+	q := s.Queue("T", 0)
+	for _, tc := range []struct {
+		time         int64
+		lower, upper int64
+	}{
+		{-start, 0, 0}, {-1, 0, 0}, {0, 0, 0}, {1, 1, 0}, {10, 1, 3}, {11, 4, 3}, {29, 4, 3}, {30, 4, 4}, {31, 5, 4},
+		{40, 5, 5}, {45, 6, 5}, {1030, 104, 104}, {1031, 105, 104}, {3_600_000, 105, 104}, {math.MaxInt64 - start, 105, 104},
+	} {
+		if got := s.OffsetByTime(q, start+tc.time, false); got != tc.lower {
+			t.Errorf("lower %d: %d, want %d", tc.time, got, tc.lower)
+		}
+		if got := s.OffsetByTime(q, start+tc.time, true); got != tc.upper {
+			t.Errorf("upper %d: %d, want %d", tc.time, got, tc.upper)
+		}
+	}
+	if got := s.EarliestTime(q); got != start {
+		t.Errorf("earliest %d", got-start)
+	}
+	if got := s.EarliestLogTime(); got != start {
+		t.Errorf("earliest of the log %d", got-start)
+	}
+	if got := s.OffsetByTime(s.Queue("Empty", 0), start, true); got != 0 {
+		t.Errorf("empty queue: %d", got)
+	}
+}
+
+// Only where a message begins (java-faults F14).
+func TestReadByOffset(t *testing.T) {
+	for _, hot := range []bool{true, false} {
+		s := filled(t, 200, hot)
+		q := s.Queue("T", 0)
+		u, _, _ := q.Unit(150)
+		b, err := s.Read(u.PhysicalOffset, []byte("x"))
+		if err != nil || b[0] != 'x' || len(b) != 1+int(u.Size) {
+			t.Fatalf("%d bytes, %v", len(b), err)
+		}
+		if r, err := message.Decode(b[1:], message.CRC); err != nil || string(r.Body) != "T-0-150" {
+			t.Fatalf("%s %v", r.Body, err)
+		}
+		blank := int64(0) // the end of the first file
+		for n := int64(0); ; n++ {
+			v, _, _ := q.Unit(n)
+			if v.PhysicalOffset > 0 && v.PhysicalOffset%(16<<10) == 0 {
+				break
+			}
+			blank = v.End()
+		}
+		for _, off := range []int64{u.PhysicalOffset + 17, u.PhysicalOffset + 3, u.PhysicalOffset - 1, -1, 999999999, math.MaxInt64, math.MinInt64,
+			s.commitLog.Written(), s.commitLog.Written() - 1, s.commitLog.Written() - 8, blank} {
+			b, err := s.Read(off, nil)
+			if !errors.Is(err, ErrNoMessage) || len(b) != 0 {
+				t.Errorf("hot=%v offset %d: %d bytes, %v", hot, off, len(b), err)
+			}
+		}
+	}
+}
+
+func TestGetAllocatesNothing(t *testing.T) {
+	for _, hot := range []bool{true, false} {
+		s := filled(t, 30, hot)
+		q := s.Queue("T", 0)
+		segs := make([][]byte, 0, 64)
+		match := tagged(1)
+		n := testing.AllocsPerRun(200, func() {
+			var r *Result
+			if hot {
+				r, _ = s.GetHot(q, 0, Limits{MaxCount: 32}, match)
+			} else {
+				r = s.Get(q, 0, Limits{MaxCount: 32}, match)
+			}
+			segs = r.AppendTo(segs[:0])
+			r.Release()
+		})
+		if n >= 1 && !raceEnabled {
+			t.Errorf("hot=%v: %.1f allocations", hot, n)
+		}
+	}
+}
+
+func TestRuntimeInfo(t *testing.T) {
+	m, c := vfs.NewMem(), newClock()
+	m.SetUsage(1000, 333)
+	o := smallOptions(t, m, c)
+	o.QueueFileSize = 0
+	s := mustOpen(t, o)
+	defer s.Close(t.Context())
+	s.Start()
+	for i := range 80 {
+		send(t, s, numbered("T", 0, i*2, i*2+2)...)
+		settle(t, s)
+		s.Get(s.Queue("T", 0), int64(i), Limits{MaxCount: 2}, nil).Release()
+		s.Get(s.Queue("T", 1), 0, Limits{MaxCount: 2}, nil).Release()
+		c.add(time.Second)
+		s.Tick(c.now())
+	}
+	info := s.RuntimeInfo()
+	for key, want := range map[string]string{
+		"bootTimestamp": "1796046005000", "runtime": "[ 0 days, 0 hours, 1 minutes, 20 seconds ]",
+		"putMessageTimesTotal": "160", "putMessageFailedTimes": "0", "dispatchBehindBytes": "0",
+		"putTps": "2.0 2.0 ", "getFoundTps": "1.0 1.0 ", "getMissTps": "1.0 1.0 ", "getTotalTps": "2.0 2.0 0.0", "getTransferredTps": "2.0 2.0 ",
+		"commitLogMinOffset": "0", "commitLogMaxOffset": fmt.Sprint(s.commitLog.Written()),
+		"commitLogDiskRatio": "0.67", "commitLogDiskRatio_/store/commitlog": "0.67", "consumeQueueDiskRatio": "0.67",
+		"earliestMessageTimeStamp": "1796046005000",
+	} {
+		if info[key] != want {
+			t.Errorf("%s is %q, want %q", key, info[key], want)
+		}
+	}
+	if !strings.HasPrefix(info["putMessageDistributeTime"], "[<=0ms]:") || !strings.HasSuffix(info["putMessageDistributeTime"], " ") {
+		t.Errorf("putMessageDistributeTime is %q", info["putMessageDistributeTime"])
+	}
+	for n, want := range map[int64]string{690: "690 B", 1536: "1.5 KiB", 5 << 30: "5.0 GiB"} {
+		if got := byteCount(n); got != want {
+			t.Errorf("%d is %q", n, got)
+		}
+	}
+}
+
+// pullStore has 100,000 messages of 300 B in 8 queues.
+func pullStore(b *testing.B, hot int64) *Store {
+	s, err := Open(Options{Root: b.TempDir(), CommitLog: commitlog.Options{SegmentSize: 64 << 20, HotBytes: hot}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.Start()
+	b.Cleanup(func() { s.Close(b.Context()) })
+	body := strings.Repeat("x", 300)
+	for i := 0; i < 100_000; i += 1000 {
+		var ms []msg
+		for j := range 1000 {
+			ms = append(ms, msg{"Bench", int32(j % 8), body, "TAGS=t1", 0})
+		}
+		send(b, s, ms...)
+	}
+	settle(b, s)
+	return s
+}
+
+// BenchmarkGet reads 32 messages of 300 B, from memory and from (cached) files.
+func BenchmarkGet(b *testing.B) {
+	for _, hot := range []int64{1 << 30, -1} {
+		s := pullStore(b, hot)
+		q := s.Queue("Bench", 3)
+		segs := make([][]byte, 0, 64)
+		for _, from := range []int64{0, q.Max() - 40} {
+			b.Run(fmt.Sprintf("hot=%v/from=%d", hot > 0, from), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					var r *Result
+					if hot > 0 {
+						r, _ = s.GetHot(q, from, Limits{MaxCount: 32}, nil)
+					} else {
+						r = s.Get(q, from, Limits{MaxCount: 32}, nil)
+					}
+					if r == nil || r.Count != 32 && r.Count < 8 {
+						b.Fatalf("%+v", r)
+					}
+					segs = r.AppendTo(segs[:0])
+					r.Release()
+				}
+			})
+		}
+	}
+}
