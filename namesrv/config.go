@@ -89,12 +89,15 @@ func (s *Server) updateConfig(r *remoting.Request) {
 			said = append(said, strconv.Quote(p.Key)+" is unknown")
 			continue
 		}
+		before := s.value(p.Key)
 		problem := s.set.Put(p.Key, p.Value)
 		if problem != nil && problem.Kind != settings.Unknown { // one that is listed may be changed
 			said = append(said, problem.Text())
 			if problem.Kind != settings.ReadAsFalse {
 				continue
 			}
+		} else if before == s.value(p.Key) {
+			continue
 		} else if !live[p.Key] {
 			said = append(said, p.Key+" takes effect with the next start")
 		}
@@ -108,6 +111,19 @@ func (s *Server) updateConfig(r *remoting.Request) {
 	}
 	s.log.Info("settings changed", zap.Stringer("remote", r.Conn.Remote()), zap.Any("changed", changed), zap.Strings("said", said))
 	r.Respond(code.Success, strings.Join(said, "; "), nil, nil)
+}
+
+// value is a setting's text, of one that no class has as well.
+func (s *Server) value(key string) string {
+	if s.set.Has(key) {
+		return s.set.String(key)
+	}
+	for _, p := range s.set.All() {
+		if p.Key == key {
+			return p.Value
+		}
+	}
+	return ""
 }
 
 // saveConfig writes the changes into the file the settings came from. Java

@@ -1,7 +1,6 @@
 package namesrv
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"time"
@@ -83,28 +82,14 @@ func registration(r *remoting.Request, compressed bool) (*body.RegisterBrokerBod
 	}
 	if len(r.Cmd.Body) == 0 {
 		b.SetDefaults()
-	} else if null(r.Cmd.Body) {
-		return nil, errors.New("its body is null")
 	} else if err := b.Decode(r.Cmd.Body, compressed, r.Cmd.Version); err != nil {
 		return nil, err
 	}
 	if r.Cmd.Version < code.V3_0_11 {
 		b.FilterServerList = nil // not in the body of then
 	}
-	for name, t := range b.TopicConfigSerializeWrapper.TopicConfigTable {
-		if t == nil {
-			return nil, errors.New("topic " + name + " is null")
-		}
-	}
-	for name, info := range b.TopicConfigSerializeWrapper.TopicQueueMappingInfoMap {
-		if info == nil {
-			return nil, errors.New("the queue mapping of topic " + name + " is null")
-		}
-	}
 	return b, nil
 }
-
-func null(b []byte) bool { return string(bytes.TrimSpace(b)) == "null" }
 
 // absent returns the first of the fields that the request does not have.
 func absent(r *remoting.Request, keys ...string) string {
@@ -144,11 +129,9 @@ func (s *Server) registerTopic(r *remoting.Request) {
 	var h header.RegisterTopicRequest
 	_ = h.Decode(r.Cmd.Fields)
 	var d body.TopicRouteData
-	if len(r.Cmd.Body) > 0 {
-		if err := fastjson.Unmarshal(r.Cmd.Body, &d); err != nil {
-			r.Fail(code.SystemError, "cannot read the topic's queues: "+err.Error())
-			return
-		}
+	if err := fastjson.Unmarshal(r.Cmd.Body, &d); err != nil && !errors.Is(err, fastjson.ErrEmpty) {
+		r.Fail(code.SystemError, "cannot read the topic's queues: "+err.Error())
+		return
 	}
 	if absent(r, "topic") == "" && len(d.QueueDatas) > 0 && !s.table.AddTopic(h.Topic, d.QueueDatas) {
 		s.log.Warn("topic with a broker that is not registered", zap.String("topic", h.Topic), zap.Stringer("remote", r.Conn.Remote()))
@@ -178,12 +161,11 @@ func (s *Server) queryDataVersion(r *remoting.Request) {
 	var h header.QueryDataVersionRequest
 	_ = h.Decode(r.Cmd.Fields)
 	var theirs body.DataVersion
-	known := len(r.Cmd.Body) > 0 && !null(r.Cmd.Body)
-	if known {
-		if err := fastjson.Unmarshal(r.Cmd.Body, &theirs); err != nil {
-			r.Fail(code.SystemError, "cannot read the data version: "+err.Error())
-			return
-		}
+	err := fastjson.Unmarshal(r.Cmd.Body, &theirs)
+	known := err == nil
+	if !known && !errors.Is(err, fastjson.ErrEmpty) {
+		r.Fail(code.SystemError, "cannot read the data version: "+err.Error())
+		return
 	}
 	ours, ok := s.table.Touch(route.Member{Cluster: h.ClusterName, Name: h.BrokerName, Addr: h.BrokerAddr}, s.now())
 	var answer []byte

@@ -381,9 +381,9 @@ func TestConfigUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := dial(t, g.addr)
-	f := call(t, c, 318, nil, []byte("enableTopicList=false\nwaitSecondsForService= 7 \nlistenPort=10000\nwaitSecondForService=8\nserverWorkerThreads=many\n"))
+	f := call(t, c, 318, nil, []byte("enableTopicList=false\nwaitSecondsForService= 7 \nlistenPort=10000\nwaitSecondForService=8\nserverWorkerThreads=many\nbindAddress=0.0.0.0\n"))
 	want := `"waitSecondForService" is unknown`
-	if f.Code != 0 || !strings.Contains(f.Remark, want) || !strings.Contains(f.Remark, "listenPort takes effect") || !strings.Contains(f.Remark, "serverWorkerThreads") {
+	if f.Code != 0 || !strings.Contains(f.Remark, want) || !strings.Contains(f.Remark, "listenPort takes effect") || !strings.Contains(f.Remark, "serverWorkerThreads") || strings.Contains(f.Remark, "bindAddress") {
 		t.Errorf("answer %d %q", f.Code, f.Remark)
 	}
 	if f := call(t, c, 311, nil, nil); f.Code != 1 {

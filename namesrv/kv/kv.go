@@ -62,10 +62,7 @@ func Open(o Options) (*Table, error) {
 		}
 		m := namespaces{}
 		for ns, values := range c.ConfigTable {
-			m[ns] = maps.Clone(values)
-			if values == nil {
-				m[ns] = map[string]string{}
-			}
+			m[ns] = values
 		}
 		t.m.Store(&m)
 		return nil

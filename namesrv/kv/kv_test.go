@@ -95,7 +95,6 @@ func TestReadsJava(t *testing.T) {
 	for content, want := range map[string]map[string]string{
 		`{"configTable":{"NS":{"k":"v","n":"1"}}}`: {"k": "v", "n": "1"},
 		`{"configTable":{"NS":{}}}`:                {},
-		`{"configTable":{"NS":null}}`:              {},
 		`{configTable:{NS:{'k':5}},}`:              {"k": "5"},
 		`{}`:                                       nil,
 		`{"configTable":null}`:                     nil,

@@ -23,7 +23,7 @@
 //
 // # Locking
 //
-// One RWMutex guards all of it. It is a leaf: nothing is called under it, no
-// I/O happens under it, and everything handed out is a copy or is never
-// changed again.
+// One RWMutex guards all of it. It is a leaf: nothing is called under it but
+// the settings of Options, no I/O happens under it, and everything handed out
+// is a copy or is never changed again.
 package route

@@ -42,7 +42,7 @@ func (t *Table) Route(name string) (r body.TopicRouteData, ok bool) {
 				}
 			}
 		}
-		if id, _ := g.lowest(); acting && g.acting && g.ids[masterID] == nil && q.Perm&body.PermWrite == 0 {
+		if id, _ := g.lowest(); acting && g.headless() && q.Perm&body.PermWrite == 0 {
 			d.BrokerAddrs[masterID] = d.BrokerAddrs[id]
 			delete(d.BrokerAddrs, id)
 		}
@@ -185,13 +185,6 @@ func (t *Table) Touch(u Member, now time.Time) (v body.DataVersion, ok bool) {
 	}
 	m.last = now
 	return m.version, true
-}
-
-// Counts returns how many brokers and topics are known.
-func (t *Table) Counts() (brokers, topics int) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return len(t.members), len(t.topics)
 }
 
 func keys[V any](m map[string]V) []string {

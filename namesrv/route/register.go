@@ -24,8 +24,7 @@ type Registration struct {
 
 // Result is what the broker is told, and whom to tell else.
 type Result struct {
-	HAAddr, MasterAddr string // of the master, for slaves
-	HasMaster          bool
+	HAAddr, MasterAddr string  // of the master, for slaves
 	Ignored            bool    // another address holds the id with a higher state version
 	New                bool    // the member was not known
 	Notice             *Notice // set when the registration changed the lowest id
@@ -86,7 +85,7 @@ func (t *Table) Register(r *Registration, now time.Time) Result {
 
 	res := Result{New: before == nil}
 	if master := g.ids[masterID]; master != nil && r.ID != masterID && master.cluster == r.Cluster {
-		res.HAAddr, res.MasterAddr, res.HasMaster = master.ha, master.addr, true
+		res.HAAddr, res.MasterAddr = master.ha, master.addr
 	}
 	if lowered {
 		n := g.notice()

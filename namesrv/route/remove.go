@@ -83,7 +83,7 @@ func (t *Table) remove(m *member) *Notice {
 		return nil
 	}
 	if id, _ := g.lowest(); id > masterID {
-		for name := range g.topics { // whoever acts as master serves reads only
+		for name := range g.topics {
 			t.topics[name][g.name].Perm &^= body.PermWrite
 		}
 	}

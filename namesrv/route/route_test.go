@@ -172,6 +172,24 @@ func TestWipeAndAdd(t *testing.T) {
 	}
 }
 
+// A group without a master stays read-only when a wipe is undone.
+func TestAddWithoutMaster(t *testing.T) {
+	tb := New(Options{ActingMaster: func() bool { return true }})
+	for id, addr := range []string{"m:1", "s:1"} {
+		r := reg("a", addr, int64(id), 1, addr, "T")
+		r.ActingKnown, r.Acting = true, true
+		tb.Register(r, start)
+	}
+	tb.WipeWrite("a")
+	if _, n := tb.Drop("m:1"); len(n) != 1 || n[0].MinID != 1 || n[0].OfflineAddr != "m:1" || !slices.Equal(n[0].To, []string{"s:1"}) {
+		t.Errorf("notices %+v", n)
+	}
+	tb.AddWrite("a")
+	if d, _ := tb.Route("T"); d.QueueDatas[0].Perm != 4 || d.BrokerDatas[0].BrokerAddrs[0] != "s:1" {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestScan(t *testing.T) {
 	tb := New(Options{})
 	r := reg("a", "1:1", 0, 1, "one", "T")

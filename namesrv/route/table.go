@@ -95,6 +95,10 @@ func (g *group) lowest() (id int64, ok bool) {
 	return id, ok
 }
 
+// headless tells whether the group has no master and has been told to do with
+// an acting one, which serves reads only.
+func (g *group) headless() bool { return g.acting && g.ids[masterID] == nil }
+
 // queues is one broker name's share of a topic.
 type queues struct {
 	body.QueueData

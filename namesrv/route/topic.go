@@ -35,6 +35,9 @@ func (t *Table) AddWrite(name string) int {
 	for topic := range g.topics {
 		if q := t.topics[topic][name]; q.wiped {
 			q.wiped, q.Perm = false, q.perm
+			if g.headless() {
+				q.Perm &^= body.PermWrite
+			}
 		}
 	}
 	return len(g.topics)
