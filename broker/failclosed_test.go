@@ -147,7 +147,7 @@ func TestUnsupportedStore(t *testing.T) {
 		{"config/topics.json", attr("message.type", "FIFO"), false},
 		{"config/topics.json", `nonsense`, false}, // broker/topic reports it
 		{"compaction/compactionCq/T/0/0", "x", true},
-		{"compaction/position-checkpoint", "", false},
+		{"compaction/position-checkpoint", `{"empty":true,"queueOffsetMap":{}}`, false}, // every Java broker has it
 		{"batchconsumequeue/T/0/0", "x", true},
 		{"consumequeue_ext/T/0/0", "x", true},
 		{"consumequeue_rocksdb/CURRENT", "MANIFEST", true},
@@ -180,5 +180,30 @@ func TestUnsupportedStore(t *testing.T) {
 	faults.Add(vfs.Rule{Ops: vfs.OpOpen, Err: os.ErrPermission})
 	if _, err := CheckSupported(brokerSettings(), faults, "/store"); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("what cannot be looked at must not pass: %v", err)
+	}
+}
+
+// What every store of a Java 5.5.0 broker has after its first run must not stop
+// the start.
+func TestOrdinaryJavaStore(t *testing.T) {
+	disk := vfs.NewMem()
+	for name, text := range map[string]string{
+		"lock": "lock", "abort.bak": "", "checkpoint": "x", "timerwheel": "x", "index/20261130170308603": "x",
+		"commitlog/00000000000000000000": "x", "consumequeue/T/0/00000000000000000000": "x",
+		"compaction/position-checkpoint": "{\n\t\"empty\":true,\n\t\"queueOffsetMap\":{}\n}",
+		"config/consumerFilter.json":     `{"filterDataByTopic":{}}`, "config/consumerOrderInfo.json": `{"table":{}}`,
+		"config/delayOffset.json": `{"offsetTable":{}}`, "config/timercheck": "x", "config/timermetrics": "{}", "config/transactionMetrics": "{}",
+		"config/topics.json":         `{"topicConfigTable":{"T":{"attributes":{},"topicName":"T"}}}`,
+		"rocksdbstore/CURRENT":       "MANIFEST-000005\n",
+		"rocksdbstore/000004.log":    "",
+		"rocksdbstore/IDENTITY":      "x",
+		"timerlog/00000000000000":    "x",
+		"config/topics.json.bak":     "{}",
+		"config/consumerOffset.json": `{"offsetTable":{}}`,
+	} {
+		put(t, disk, "/store/"+name, text)
+	}
+	if warnings, err := CheckSupported(brokerSettings(), disk, "/store"); err != nil || len(warnings) != 0 {
+		t.Errorf("%v %v", err, warnings)
 	}
 }
