@@ -49,7 +49,7 @@ func gantryOn(dir string) crashBroker {
 
 func javaOn(home, store string) crashBroker {
 	return func(ctx context.Context, settings map[string]string) (string, func(), error) {
-		settings["storePathRootDir"], settings["storePathCommitLog"] = store, store+"/commitlog"
+		settings["storePathRootDir"] = store
 		s, err := javaserver.StartBroker(ctx, javaserver.V5, home, settings)
 		if err != nil {
 			return "", nil, err

@@ -60,11 +60,14 @@ func TestParseScript(t *testing.T) {
 func TestSame(t *testing.T) {
 	const java = "code 1\nremark $EXCEPTION\next\n"
 	for got, want := range map[string]bool{
-		java: true, "code 1\nremark the topic is missing\next\n": true, "code 1\next\n": false, "code 2\nremark x\next\n": false,
+		java: true, "code 1\nremark the topic is missing\next A=b\n": true, "code 1\next\n": false, "code 2\nremark x\next\n": false,
 	} {
 		if Same(got, java) != want {
 			t.Errorf("%q is taken for %q: %v", got, java, !want)
 		}
+	}
+	if !Same("code 0\n", "code 0\nremark not set any response code\n") || Same("code 0\n", "code 0\nremark FOUND\n") {
+		t.Error("remarks of a success")
 	}
 }
 

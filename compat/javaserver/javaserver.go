@@ -86,7 +86,6 @@ func startBroker(ctx context.Context, version, dir string, config map[string]str
 			"brokerIP1":                   "127.0.0.1",
 			"listenPort":                  fmt.Sprint(port),
 			"storePathRootDir":            filepath.Join(dir, "store"),
-			"storePathCommitLog":          filepath.Join(dir, "store", "commitlog"),
 			"mappedFileSizeCommitLog":     "67108864",
 			"enablePropertyFilter":        "true",
 			"autoCreateTopicEnable":       "true",
