@@ -131,6 +131,9 @@ func CheckSettings(s *settings.Set) (warnings []string, err error) {
 	if s.Bool("popConsumerKVServiceInit") && !s.Bool("popConsumerKVServiceEnable") {
 		warnings = append(warnings, "popConsumerKVServiceInit=true: the key-value service of POP is not built; the file based service is used, as Java does until popConsumerKVServiceEnable is set")
 	}
+	if kind := s.String("metricsExporterType"); kind != "" && !strings.EqualFold(kind, "DISABLE") {
+		warnings = append(warnings, "metricsExporterType="+kind+": metrics are not exported yet")
+	}
 	return warnings, errors.Join(errs...)
 }
 

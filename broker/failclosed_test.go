@@ -90,10 +90,12 @@ func TestSupportedSettings(t *testing.T) {
 			t.Errorf("%v: %v %v", c, err, warnings)
 		}
 	}
-	s := brokerSettings()
-	s.Put("popConsumerKVServiceInit", "true")
-	if warnings, err := CheckSettings(s); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "popConsumerKVServiceInit") {
-		t.Errorf("%v %v", err, warnings)
+	for key, value := range map[string]string{"popConsumerKVServiceInit": "true", "metricsExporterType": "PROM"} {
+		s := brokerSettings()
+		s.Put(key, value)
+		if warnings, err := CheckSettings(s); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], key) {
+			t.Errorf("%s=%s: %v %v", key, value, err, warnings)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ type Handlers struct {
 	o      Options
 	booted time.Time
 
-	mu      sync.Mutex // one change of topics or settings at a time, as in the original
+	mu      sync.Mutex // held by a change of settings, over its write of the file
 	version body.DataVersion
 }
 

@@ -52,10 +52,8 @@ func (h *Handlers) CreateTopic(r *remoting.Request) {
 		r.Fail(code.InvalidParameter, "MIXED message type is not supported.")
 		return
 	}
-	h.mu.Lock()
 	err = h.o.Topics.Update(body.TopicConfig{TopicName: q.Topic, ReadQueueNums: q.ReadQueueNums, WriteQueueNums: q.WriteQueueNums,
 		Perm: q.Perm, TopicFilterType: kind, TopicSysFlag: q.TopicSysFlag.Or(0), Order: q.Order, Attributes: changes})
-	h.mu.Unlock()
 	if err != nil {
 		if errors.Is(err, topic.ErrNotSaved) {
 			h.o.Log.Error("topic cannot be saved", zap.String("topic", q.Topic), zap.Error(err))

@@ -272,6 +272,31 @@ func TestStopIsBounded(t *testing.T) {
 	})
 }
 
+// A name server that stops answering keeps one caller waiting, not each.
+func TestSlowServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, n, topics, _ := fixture(t)
+		r.Start()
+		n.set(n.hangs, ns1, true)
+		for i, want := range []time.Duration{patience, 0, 0} {
+			start := time.Now()
+			topics.EnsureForSend(fmt.Sprint("T", i), topic.Template, 4, 0, "x")
+			if d := time.Since(start); d != want {
+				t.Errorf("topic %d waited %v", i, d)
+			}
+		}
+		n.set(n.hangs, ns1, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		n.take(ns1)
+		topics.EnsureForSend("T9", topic.Template, 4, 0, "x")
+		if c := codes(n.take(ns1)); c != "103:1" {
+			t.Error(c)
+		}
+		r.Stop(context.Background())
+	})
+}
+
 // An answer with a code is a failure: everything is sent again. Java's name server
 // refuses a single topic of a broker that it has dropped meanwhile.
 func TestRefusedTopic(t *testing.T) {

@@ -198,27 +198,36 @@ func (r *Registrar) Lost() {
 	})
 }
 
-func (r *Registrar) each(ask func(*server) <-chan struct{}) (waits []<-chan struct{}) {
+type wait struct {
+	server *server
+	done   <-chan struct{}
+}
+
+func (r *Registrar) each(ask func(*server) <-chan struct{}) (waits []wait) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.servers {
-		if w := ask(s); w != nil {
-			waits = append(waits, w)
+		if done := ask(s); done != nil {
+			waits = append(waits, wait{s, done})
 		}
 	}
 	return waits
 }
 
-func (r *Registrar) await(waits []<-chan struct{}) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
+// await waits for all, but not for a server that has kept somebody waiting to the
+// end already.
+func (r *Registrar) await(waits []wait) {
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
 	for _, w := range waits {
 		select {
-		case <-w:
-		case <-timer.C:
-			return
-		case <-r.ctx.Done():
-			return
+		case <-w.done:
+		case <-ctx.Done():
+			select {
+			case <-w.done:
+			default:
+				w.server.tooSlow()
+			}
 		}
 	}
 }

@@ -34,6 +34,7 @@ type server struct {
 	topics  map[string]*topic.Topic // changed since the last registration
 	waiting []chan struct{}         // closed after the next attempt
 	ok      bool                    // the last attempt went well
+	slow    bool                    // somebody has waited for it in vain since
 
 	complained time.Time // only run touches it
 }
@@ -42,6 +43,12 @@ func newServer(r *Registrar, addr string) *server {
 	s := &server{r: r, addr: addr, first: make(chan struct{}), wake: make(chan struct{}, 1), full: true, topics: map[string]*topic.Topic{}}
 	s.ctx, s.cancel = context.WithCancel(r.ctx)
 	return s
+}
+
+func (s *server) tooSlow() {
+	s.mu.Lock()
+	s.slow = true
+	s.mu.Unlock()
 }
 
 func (s *server) well() bool {
@@ -71,7 +78,7 @@ func (s *server) due() <-chan struct{} {
 	case s.wake <- struct{}{}:
 	default:
 	}
-	if !s.ok {
+	if !s.ok || s.slow {
 		return nil
 	}
 	done := make(chan struct{})
@@ -81,7 +88,7 @@ func (s *server) due() <-chan struct{} {
 
 // run registers again and again until the server is taken off the list.
 func (s *server) run() {
-	const firstPause, longestPause = time.Second, 10 * time.Second
+	const firstPause, longestPause = 100 * time.Millisecond, 10 * time.Second
 	pause := firstPause
 	full := true
 	for {
@@ -162,7 +169,7 @@ func (s *server) settle(ok bool) {
 
 func (s *server) settleWith(waiting []chan struct{}, ok bool) {
 	s.mu.Lock()
-	s.ok = ok
+	s.ok, s.slow = ok, false
 	s.full = s.full || !ok
 	s.mu.Unlock()
 	for _, w := range waiting {

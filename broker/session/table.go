@@ -325,7 +325,7 @@ func (t *Table) RegisterProducer(c Client, group string) {
 // whoever comes later, this or Closed, finds it.
 func (t *Table) checkClosed(c Conn) {
 	if c.Closed() {
-		t.Closed(c)
+		t.remove(c)
 	}
 }
 
@@ -394,9 +394,14 @@ func (t *Table) removeProducer(k *connection, group, why string) {
 // Opened counts a connection; a server's OnOpen.
 func (t *Table) Opened(Conn) { t.o.Stats.Broker.Connect.Add(1) }
 
-// Closed removes everything a connection registered and tells the other members.
-// It is a server's OnClose, and may be called again.
+// Closed removes everything a connection registered and tells the other members;
+// a server's OnClose.
 func (t *Table) Closed(c Conn) {
+	t.o.Stats.Broker.Close.Add(1)
+	t.remove(c)
+}
+
+func (t *Table) remove(c Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.conns[c]
