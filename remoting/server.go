@@ -110,7 +110,6 @@ func (s *Server) Register(t Transport) error {
 		return ErrShutdown
 	}
 	s.transports = append(s.transports, t)
-	s.sweep()
 	return nil
 }
 
@@ -185,22 +184,29 @@ func (s *Server) Conns() []*Conn {
 	return all
 }
 
-// sweep starts the goroutine that calls Scan. With the lock held.
+// sweep starts the goroutine that calls Scan; it ends when there is no connection. With the lock held.
 func (s *Server) sweep() {
 	if s.sweeping || s.opt.Idle < 0 || s.stopped {
 		return
 	}
 	s.sweeping = true
 	s.wg.Go(func() {
-		t := time.NewTicker(max(s.opt.Idle/60, 10*time.Millisecond))
+		t := time.NewTicker(max(s.opt.Idle/40, 10*time.Millisecond))
 		defer t.Stop()
 		for {
 			select {
 			case <-t.C:
-				s.Scan(s.opt.Now())
 			case <-s.done:
 				return
 			}
+			s.Scan(s.opt.Now())
+			s.mu.Lock()
+			if len(s.conns) == 0 {
+				s.sweeping = false
+				s.mu.Unlock()
+				return
+			}
+			s.mu.Unlock()
 		}
 	})
 }

@@ -40,6 +40,8 @@ type Engine struct {
 	tasks sync.WaitGroup // welcome, enroller, connections on stream
 	quit  chan struct{}
 
+	warned atomic.Int64 // second of the last warning
+
 	mu        sync.Mutex
 	stopping  bool
 	acceptors []*remoting.Acceptor
@@ -162,16 +164,27 @@ func (e *Engine) enroll(n *newcomer, p remoting.Preface) {
 	lp.count.Add(-1)
 	switch {
 	case errors.Is(err, errBusy): // gnet has not touched it
-		e.s.Log().Warn("an event loop is stuck; a connection is served without it", zap.Int("loop", lp.index), zap.Stringer("remote", n.remote))
+		e.warn("a connection is served without an event loop", lp, n, err)
 		p.Remote = n.remote
 		stream.ServePrefaced(e.s, n.nc, p, nil, n.fast)
 	case errors.Is(err, remoting.ErrShutdown):
 		_ = n.nc.Close()
-	default:
-		e.s.Log().Error("an event loop did not take a connection", zap.Int("loop", lp.index), zap.Stringer("remote", n.remote), zap.Error(err))
+	default: // one that is stuck or has ended, or there are no descriptors
+		e.warn("an event loop did not take a connection", lp, n, err)
+		// gnet may hold a duplicate of the descriptor for good, so closing ours would not tell the peer.
+		_ = n.nc.CloseRead()
+		_ = n.nc.CloseWrite()
 		_ = n.nc.Close()
 	}
 	n.left()
+}
+
+// warn logs at most once a second.
+func (e *Engine) warn(msg string, lp *eventLoop, n *newcomer, err error) {
+	now := time.Now().Unix()
+	if e.warned.Swap(now) != now {
+		e.s.Log().Error(msg, zap.Int("loop", lp.index), zap.Stringer("remote", n.remote), zap.Error(err))
+	}
 }
 
 var (
@@ -183,6 +196,9 @@ var (
 // offer waits until the loop has opened the connection. With an error the connection is the caller's again.
 func (lp *eventLoop) offer(n *newcomer, tick <-chan time.Time, quit <-chan struct{}) error {
 	for {
+		if lp.stuck.Load() {
+			return errBusy
+		}
 		select {
 		case lp.newcomers <- n:
 			select {
@@ -195,9 +211,6 @@ func (lp *eventLoop) offer(n *newcomer, tick <-chan time.Time, quit <-chan struc
 				return nil // opened, or the result tells that it was not
 			}
 		case <-tick:
-			if lp.stuck.Load() {
-				return errBusy
-			}
 		case <-quit:
 			return remoting.ErrShutdown
 		}

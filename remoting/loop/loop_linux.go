@@ -17,7 +17,7 @@ import (
 // How often connections with unsent bytes are looked at: soon when they move, seldom when they do not.
 const (
 	firstLook = 2 * time.Millisecond
-	lastLook  = 50 * time.Millisecond
+	lastLook  = 200 * time.Millisecond
 )
 
 // mostSegments is the kernel's limit for one writev.
@@ -33,7 +33,7 @@ const (
 
 // newcomer is a connection on its way to a loop.
 type newcomer struct {
-	nc            net.Conn
+	nc            *net.TCPConn
 	remote, local netip.AddrPort
 	fast          bool
 	left          func()

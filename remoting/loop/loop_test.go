@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 			return stream.Serve(s, l, fast)
 		},
 	})
-	goleak.VerifyTestMain(m)
+	// A loop that has ended never returns from the enrolment that was under way (TestEndedLoop).
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/panjf2000/gnet/v2.(*Client).EnrollContext"))
 }
 
 // transports are what the tests and benchmarks with a server process run on.
