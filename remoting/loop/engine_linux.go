@@ -22,8 +22,12 @@ func init() {
 	goroutine.DefaultWorkerPool.Release()
 }
 
-// enrollTime is how long a loop may take to open a connection.
-const enrollTime = time.Second
+// A loop that has not opened a connection after slowAfter gets no further ones until it has; after lostAfter that
+// connection is given up.
+const (
+	slowAfter = time.Second
+	lostAfter = 10 * time.Second
+)
 
 // stopTime is how long a loop may take to end.
 const stopTime = 10 * time.Second
@@ -31,6 +35,8 @@ const stopTime = 10 * time.Second
 // Options are the properties of an Engine.
 type Options struct {
 	Loops int // event loops [GOMAXPROCS]
+
+	lostAfter time.Duration // shorter in tests
 }
 
 // Engine is a set of event loops for one server. The server's Shutdown stops it.
@@ -53,9 +59,12 @@ func New(s *remoting.Server, o Options) (*Engine, error) {
 	if o.Loops <= 0 {
 		o.Loops = runtime.GOMAXPROCS(0)
 	}
+	if o.lostAfter == 0 {
+		o.lostAfter = lostAfter
+	}
 	e := &Engine{s: s, quit: make(chan struct{})}
 	for i := range o.Loops {
-		lp, err := newLoop(s, i)
+		lp, err := newLoop(s, i, o.lostAfter)
 		if err != nil {
 			e.Stop()
 			return nil, fmt.Errorf("event loop %d: %w", i, err)
@@ -155,7 +164,7 @@ func (e *Engine) welcome(in *remoting.Incoming, fast bool) {
 // enroll gives the connection to a loop and sees to it that it gets there.
 func (e *Engine) enroll(n *newcomer, p remoting.Preface) {
 	lp := e.pick()
-	t := time.NewTicker(enrollTime)
+	t := time.NewTicker(slowAfter / 4)
 	defer t.Stop()
 	err := lp.offer(n, t.C, e.quit)
 	if err == nil {
@@ -189,7 +198,7 @@ func (e *Engine) warn(msg string, lp *eventLoop, n *newcomer, err error) {
 
 var (
 	errBusy          = errors.New("the loop is stuck with another connection")
-	errTooSlow       = fmt.Errorf("not opened within %v", enrollTime)
+	errLost          = errors.New("the loop does not open it")
 	errNotRegistered = errors.New("the registration failed")
 )
 

@@ -62,6 +62,7 @@ type eventLoop struct {
 	index     int
 	client    *gnet.Client
 	newcomers chan *newcomer
+	lostAfter time.Duration
 	count     atomic.Int64 // connections, with those on their way
 	stuck     atomic.Bool
 	gate      gate
@@ -83,8 +84,8 @@ type eventLoop struct {
 	woken bool // a wake-up is under way
 }
 
-func newLoop(s *remoting.Server, index int) (*eventLoop, error) {
-	lp := &eventLoop{s: s, index: index, newcomers: make(chan *newcomer), round: s.NewRound()}
+func newLoop(s *remoting.Server, index int, lostAfter time.Duration) (*eventLoop, error) {
+	lp := &eventLoop{s: s, index: index, lostAfter: lostAfter, newcomers: make(chan *newcomer), round: s.NewRound()}
 	lp.timer = time.AfterFunc(time.Hour, func() {
 		lp.due.Store(true)
 		lp.wake()
@@ -128,12 +129,20 @@ func (lp *eventLoop) enrollAll(quit <-chan struct{}) {
 				_, err := lp.client.EnrollContext(n.nc, n)
 				done <- err
 			}()
-			t := time.NewTimer(enrollTime)
+			t := time.NewTimer(slowAfter)
 			select {
 			case <-t.C:
-				if n.state.CompareAndSwap(enrolling, givenUp) {
-					lp.stuck.Store(true)
-					n.result <- errTooSlow
+				lp.stuck.Store(true)
+				lp.s.Log().Error("an event loop is stuck: a handler is waiting on it, or it has ended", zap.Int("loop", lp.index))
+				t.Reset(lp.lostAfter - slowAfter)
+				select {
+				case <-t.C:
+					if n.state.CompareAndSwap(enrolling, givenUp) {
+						n.result <- errLost
+					}
+				case err := <-done:
+					done <- err
+				case <-quit:
 				}
 			case err := <-done:
 				done <- err

@@ -14,13 +14,13 @@ import (
 )
 
 // startEngine runs a server on an engine until the test ends.
-func startEngine(t *testing.T, loops int, routes ...remoting.Route) (*Engine, string) {
+func startEngine(t *testing.T, o Options, routes ...remoting.Route) (*Engine, string) {
 	t.Helper()
 	s, err := remoting.NewServer(remoting.Options{Routes: routes})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(s, Options{Loops: loops})
+	e, err := New(s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func echo(r *remoting.Request) { r.Reply(nil, r.Cmd.Body) }
 
 // Connections are spread by count, and counts do not drift.
 func TestSpread(t *testing.T) {
-	e, addr := startEngine(t, 4, remoting.Route{Code: testserver.Echo, Handle: echo})
+	e, addr := startEngine(t, Options{Loops: 4}, remoting.Route{Code: testserver.Echo, Handle: echo})
 	var ncs []net.Conn
 	for range 40 {
 		nc := dial(t, addr)
@@ -87,10 +87,10 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// A handler that blocks its loop costs one new connection. The next ones are served without a loop until it is free.
+// A handler that blocks its loop delays one new connection. The next ones are served without a loop until it is free.
 func TestStuckLoop(t *testing.T) {
 	release := make(chan struct{})
-	e, addr := startEngine(t, 1,
+	e, addr := startEngine(t, Options{Loops: 1},
 		remoting.Route{Code: testserver.Echo, Handle: echo},
 		remoting.Route{Code: testserver.Laned, Handle: func(r *remoting.Request) { <-release; r.Reply(nil, nil) }})
 	old := dial(t, addr)
@@ -104,22 +104,27 @@ func TestStuckLoop(t *testing.T) {
 			t.Fatal("the loop is not blocked")
 		}
 	}
-	if err := ask(dial(t, addr), testserver.Echo, 1, nil); err == nil {
-		t.Error("a connection was served by a blocked loop")
+	delayed := make(chan error, 1)
+	first := dial(t, addr)
+	go func() { delayed <- ask(first, testserver.Echo, 1, nil) }()
+	for !e.loops[0].stuck.Load() {
+		time.Sleep(time.Millisecond)
 	}
 	for range 3 {
 		if err := ask(dial(t, addr), testserver.Echo, 1, nil); err != nil {
 			t.Errorf("beside a blocked loop: %v", err)
 		}
 	}
-	if n := e.Conns()[0]; n != 1 {
+	if n := e.Conns()[0]; n != 2 {
 		t.Errorf("the loop has %d connections", n)
 	}
 	close(release)
-	if err := <-blocked; err != nil {
-		t.Error(err)
+	for _, answered := range []chan error{blocked, delayed} {
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
 	}
-	for end := time.Now().Add(patience); e.Conns()[0] < 2; {
+	for end := time.Now().Add(patience); e.Conns()[0] < 3; {
 		if err := ask(dial(t, addr), testserver.Echo, 1, nil); err != nil {
 			t.Errorf("after the loop was free again: %v", err)
 		}
@@ -138,7 +143,7 @@ var _ gnet.Runnable = runnable(nil)
 // A loop that has ended loses its connections, and the others take over.
 func TestEndedLoop(t *testing.T) {
 	onLoop := make(chan struct{}, 2) // orders what the loops have done before what the test looks at
-	e, addr := startEngine(t, 2,
+	e, addr := startEngine(t, Options{Loops: 2, lostAfter: 1500 * time.Millisecond},
 		remoting.Route{Code: testserver.Echo, Handle: echo},
 		remoting.Route{Code: testserver.Detached, Handle: func(r *remoting.Request) { onLoop <- struct{}{}; r.Reply(nil, nil) }})
 	a, b := dial(t, addr), dial(t, addr)
