@@ -77,3 +77,39 @@ func startBroker(t *testing.T) *Broker {
 	}
 	return b
 }
+
+// Reads never create state (apache/rocketmq#9792): no topic, no group, no queue,
+// no folder.
+func TestQuestionsCreateNothing(t *testing.T) {
+	b := startBroker(t)
+	dial := func() (net.Conn, error) { return net.Dial("tcp", b.Addresses().Broker) }
+	topics, groups := b.topics.DataVersion(), b.groups.DataVersion()
+	p := answers.Player{Dial: dial}
+	if _, err := p.Check(`open A
+A 14 {"ext":{"consumerGroup":"NoGroup","topic":"NoSuch","queueId":"0"}}
+A 29 {"ext":{"topic":"NoSuch","queueId":"0","timestamp":"1"}}
+A 30 {"ext":{"topic":"NoSuch","queueId":"0"}}
+A 31 {"ext":{"topic":"NoSuch","queueId":"0"}}
+A 38 {"ext":{"consumerGroup":"NoGroup"}}
+A 35 {"ext":{"clientID":"c","consumerGroup":"NoGroup","producerGroup":"NoGroup"}}
+A 15 {"ext":{"consumerGroup":"NoGroup","topic":"NoSuch","queueId":"0","commitOffset":"1"}}
+A 11 {"ext":{"consumerGroup":"TOOLS_CONSUMER","topic":"NoSuch","queueId":"0","queueOffset":"0","maxMsgNums":"32","sysFlag":"0","subVersion":"1"}}
+`); err != nil {
+		t.Fatal(err)
+	}
+	if b.topics.FindString("NoSuch") != nil || b.topics.DataVersion() != topics {
+		t.Error("a topic was made")
+	}
+	if b.groups.FindString("NoGroup") != nil || b.groups.DataVersion() != groups {
+		t.Error("a group was made")
+	}
+	if _, ok := b.store.Lookup("NoSuch", 0); ok {
+		t.Error("a queue was made")
+	}
+	if _, err := os.Stat(filepath.Join(b.root, "consumequeue", "NoSuch")); err == nil {
+		t.Error("a folder was made")
+	}
+	if len(b.offsets.Snapshot().OffsetTable) != 0 {
+		t.Error("an offset was made")
+	}
+}

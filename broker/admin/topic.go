@@ -1,10 +1,6 @@
 package admin
 
 import (
-	"errors"
-
-	"go.uber.org/zap"
-
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
@@ -55,9 +51,6 @@ func (h *Handlers) CreateTopic(r *remoting.Request) {
 	err = h.o.Topics.Update(body.TopicConfig{TopicName: q.Topic, ReadQueueNums: q.ReadQueueNums, WriteQueueNums: q.WriteQueueNums,
 		Perm: q.Perm, TopicFilterType: kind, TopicSysFlag: q.TopicSysFlag.Or(0), Order: q.Order, Attributes: changes})
 	if err != nil {
-		if errors.Is(err, topic.ErrNotSaved) {
-			h.o.Log.Error("topic cannot be saved", zap.String("topic", q.Topic), zap.Error(err))
-		}
 		r.Fail(code.SystemError, err.Error())
 		return
 	}

@@ -114,8 +114,7 @@ func (r *Registrar) refresh() {
 	}
 	for addr, s := range r.servers {
 		if !slices.Contains(want, addr) {
-			r.o.Log.Info("name server is no longer in the list", zap.String("addr", addr))
-			s.cancel()
+			s.cancel() // its goroutine says so
 			delete(r.servers, addr)
 		}
 	}

@@ -107,6 +107,9 @@ func (s *server) run() {
 		}
 	}
 	s.settle(false)
+	if s.r.ctx.Err() == nil {
+		s.r.o.Log.Info("name server is no longer in the list", zap.String("addr", s.addr))
+	}
 }
 
 func (s *server) period() time.Duration {

@@ -53,7 +53,13 @@ func New(now func() time.Time, log *zap.Logger) *Locks {
 // Lock renews the client's locks among the queues and takes those that are free
 // or expired. It returns the queues the client holds now, in the order given.
 func (l *Locks) Lock(group, client string, queues []body.MessageQueue) []body.MessageQueue {
-	held := make([]body.MessageQueue, 0, len(queues))
+	held, notes := l.lock(group, client, queues)
+	l.say(group, client, notes)
+	return held
+}
+
+func (l *Locks) lock(group, client string, queues []body.MessageQueue) (held []body.MessageQueue, notes []note) {
+	held = make([]body.MessageQueue, 0, len(queues))
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,23 +72,36 @@ func (l *Locks) Lock(group, client string, queues []body.MessageQueue) []body.Me
 		k, ok := g[q]
 		switch {
 		case ok && k.client != client && !k.expired(now):
-			l.log.Warn("queue is locked by another client", zap.String("group", group), zap.String("topic", q.Topic),
-				zap.Int32("queue", q.QueueID), zap.String("owner", k.client), zap.String("client", client))
+			notes = append(notes, note{q, k.client, "queue is locked by another client"})
 			continue
-		case !ok:
-			l.log.Info("queue locked", zap.String("group", group), zap.String("topic", q.Topic), zap.Int32("queue", q.QueueID), zap.String("client", client))
-		case k.client != client:
-			l.log.Warn("expired queue lock taken over", zap.String("group", group), zap.String("topic", q.Topic),
-				zap.Int32("queue", q.QueueID), zap.String("owner", k.client), zap.String("client", client))
+		case ok && k.client != client:
+			notes = append(notes, note{q, k.client, "expired queue lock taken over"})
 		}
 		g[q] = lock{client, now}
 		held = append(held, q)
 	}
-	return held
+	return held, notes
+}
+
+// note is a line for the log, which is written without the lock.
+type note struct {
+	queue       body.MessageQueue
+	owner, text string
+}
+
+func (l *Locks) say(group, client string, notes []note) {
+	for _, n := range notes {
+		l.log.Warn(n.text, zap.String("group", group), zap.String("topic", n.queue.Topic),
+			zap.Int32("queue", n.queue.QueueID), zap.String("owner", n.owner), zap.String("client", client))
+	}
 }
 
 // Unlock gives back the client's locks among the queues; others stay.
 func (l *Locks) Unlock(group, client string, queues []body.MessageQueue) {
+	l.say(group, client, l.unlock(group, client, queues))
+}
+
+func (l *Locks) unlock(group, client string, queues []body.MessageQueue) (notes []note) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.groups[group]
@@ -90,13 +109,13 @@ func (l *Locks) Unlock(group, client string, queues []body.MessageQueue) {
 		switch k, ok := g[q]; {
 		case !ok:
 		case k.client != client:
-			l.log.Warn("queue lock of another client is not given back", zap.String("group", group), zap.String("topic", q.Topic),
-				zap.Int32("queue", q.QueueID), zap.String("owner", k.client), zap.String("client", client))
+			notes = append(notes, note{q, k.client, "queue lock of another client is not given back"})
 		default:
 			delete(g, q)
 		}
 	}
 	l.drop(group, g)
+	return notes
 }
 
 func (l *Locks) drop(group string, g map[body.MessageQueue]lock) {

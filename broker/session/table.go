@@ -101,6 +101,7 @@ type Table struct {
 	consumers *names.Map[*Group] // changed under mu only
 
 	mu           sync.Mutex
+	logs         []func() // lines to be written after mu is given back, see unlock
 	conns        map[Conn]*connection
 	producers    map[string]*producers
 	clients      map[string]Conn  // producers' connections by client id
@@ -123,6 +124,21 @@ func New(o Options) *Table {
 	}
 	return &Table{o: o, consumers: names.New[*Group](), conns: map[Conn]*connection{}, producers: map[string]*producers{},
 		clients: map[string]Conn{}, fingerprints: map[string]int32{}, pending: map[*Group]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// unlock gives t.mu back and then writes what was to be logged: a log may have to
+// wait for a disk, and connections close on event loops.
+func (t *Table) unlock() {
+	logs := t.logs
+	t.logs = nil
+	t.mu.Unlock()
+	for _, write := range logs {
+		write()
+	}
+}
+
+func (t *Table) log(write func(format string, fields ...zap.Field), text string, fields ...zap.Field) {
+	t.logs = append(t.logs, func() { write(text, fields...) })
 }
 
 // Consumers returns the online consumer group of that name, nil when there is
@@ -207,7 +223,7 @@ func (t *Table) RegisterConsumer(c Client, d *body.ConsumerData, sub, notify boo
 		k.consumers[g] = m
 		g.members = append(g.members, m)
 	} else if m.ClientID != c.ID {
-		t.o.Log.Error("a connection changed its client id", zap.String("group", g.Name), zap.String("was", m.ClientID),
+		t.log(t.o.Log.Error, "a connection changed its client id", zap.String("group", g.Name), zap.String("was", m.ClientID),
 			zap.String("is", c.ID), zap.Stringer("remote", c.Conn.Remote()))
 		*m = *c.member(now)
 	}
@@ -216,10 +232,10 @@ func (t *Table) RegisterConsumer(c Client, d *body.ConsumerData, sub, notify boo
 	if (joined || changed) && notify && !g.Broadcast() {
 		t.tell(g)
 	}
-	t.mu.Unlock()
 	if joined {
-		t.o.Log.Info("consumer joined", zap.String("group", g.Name), zap.String("client", c.ID), zap.Stringer("remote", c.Conn.Remote()))
+		t.log(t.o.Log.Info, "consumer joined", zap.String("group", g.Name), zap.String("client", c.ID), zap.Stringer("remote", c.Conn.Remote()))
 	}
+	t.unlock()
 	t.checkClosed(c.Conn)
 	return joined || changed
 }
@@ -236,7 +252,7 @@ func (t *Table) update(g *Group, m *Member, d *body.ConsumerData, sub bool, now 
 		if g.owner != nil && g.owner != m && g.owner.ClientID != m.ClientID {
 			t.warn(g, m, old.subs, next.subs, now)
 		}
-		t.o.Log.Info("subscription changed", zap.String("group", g.Name), zap.String("client", m.ClientID), zap.Strings("topics", topics(next.subs)))
+		t.log(t.o.Log.Info, "subscription changed", zap.String("group", g.Name), zap.String("client", m.ClientID), zap.Strings("topics", topics(next.subs)))
 	}
 	if sub {
 		g.owner = m
@@ -282,7 +298,7 @@ func (t *Table) warn(g *Group, m *Member, old, next map[string]*Subscription, no
 		return
 	}
 	g.warned = now
-	t.o.Log.Warn("two members of a consumer group subscribe to different topics; the last heartbeat counts for both and pulls of the other fail",
+	t.log(t.o.Log.Warn, "two members of a consumer group subscribe to different topics; the last heartbeat counts for both and pulls of the other fail",
 		zap.String("group", g.Name),
 		zap.String("client", m.ClientID), zap.Stringer("remote", m.Conn.Remote()), zap.Strings("topics", topics(next)),
 		zap.String("otherClient", g.owner.ClientID), zap.Stringer("otherRemote", g.owner.Conn.Remote()), zap.Strings("otherTopics", topics(old)))
@@ -314,10 +330,10 @@ func (t *Table) RegisterProducer(c Client, group string) {
 		p.members = append(p.members, m)
 		t.clients[c.ID] = c.Conn
 	}
-	t.mu.Unlock()
 	if joined {
-		t.o.Log.Info("producer joined", zap.String("group", group), zap.String("client", c.ID), zap.Stringer("remote", c.Conn.Remote()))
+		t.log(t.o.Log.Info, "producer joined", zap.String("group", group), zap.String("client", c.ID), zap.Stringer("remote", c.Conn.Remote()))
 	}
+	t.unlock()
 	t.checkClosed(c.Conn)
 }
 
@@ -333,7 +349,7 @@ func (t *Table) checkClosed(c Conn) {
 // told even if it was none of them, as in the original.
 func (t *Table) UnregisterConsumer(c Conn, group string, notify bool) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	g, ok := t.consumers.Find(group)
 	if !ok {
 		return
@@ -352,7 +368,7 @@ func (t *Table) UnregisterConsumer(c Conn, group string, notify bool) {
 // UnregisterProducer takes a connection out of a producer group.
 func (t *Table) UnregisterProducer(c Conn, group string) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	if k := t.conns[c]; k != nil && k.producers[group] != nil {
 		t.removeProducer(k, group, "asked to")
 		if k.idle() {
@@ -373,7 +389,7 @@ func (t *Table) removeConsumer(k *connection, g *Group, why string) {
 		delete(t.pending, g)
 		delete(t.fingerprints, g.Name)
 	}
-	t.o.Log.Info("consumer left", zap.String("group", g.Name), zap.String("client", m.ClientID),
+	t.log(t.o.Log.Info, "consumer left", zap.String("group", g.Name), zap.String("client", m.ClientID),
 		zap.Stringer("remote", m.Conn.Remote()), zap.String("why", why), zap.Int("left", len(g.members)))
 }
 
@@ -388,7 +404,7 @@ func (t *Table) removeProducer(k *connection, group, why string) {
 	if t.clients[m.ClientID] == m.Conn && len(k.producers) == 0 {
 		delete(t.clients, m.ClientID)
 	}
-	t.o.Log.Info("producer left", zap.String("group", group), zap.String("client", m.ClientID), zap.Stringer("remote", m.Conn.Remote()), zap.String("why", why))
+	t.log(t.o.Log.Info, "producer left", zap.String("group", group), zap.String("client", m.ClientID), zap.Stringer("remote", m.Conn.Remote()), zap.String("why", why))
 }
 
 // Opened counts a connection; a server's OnOpen.
@@ -403,7 +419,7 @@ func (t *Table) Closed(c Conn) {
 
 func (t *Table) remove(c Conn) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	k := t.conns[c]
 	if k == nil {
 		return
@@ -453,7 +469,7 @@ func (t *Table) Scan(now time.Time) {
 		t.nextBatch = now.Add(interval)
 		t.signal()
 	}
-	t.mu.Unlock()
+	t.unlock()
 	for _, c := range silent {
 		c.Close("no heartbeat")
 	}

@@ -232,7 +232,7 @@ func (t *Table) changed(h *Topic, tell bool) error {
 // EnsureForSend returns the topic a producer sends to, creating it from a
 // template topic when that one passes its permissions on (bit PermInherit):
 // queues is what the producer asks for, at most the template's number; less than
-// none is none. by is the producer's address, for the log.
+// none is none. The name must be valid. by is the producer's address, for the log.
 //
 // nil means the topic cannot be created. Unlike in the original, asking for it
 // while autoCreateTopicEnable is off does not take the bit from TBW102.
@@ -328,10 +328,11 @@ func (t *Table) Update(c body.TopicConfig) error {
 		return err
 	}
 	c.Attributes = attributes
-	t.o.Log.Info("topic is set by an administrator", zap.Any("config", c), zap.Bool("new", h == nil))
+	isNew := h == nil
 	h = t.put(c)
 	t.step()
 	t.mu.Unlock()
+	t.o.Log.Info("topic is set by an administrator", zap.Any("config", c), zap.Bool("new", isNew))
 	if err := t.changed(h, true); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotSaved, err)
 	}
@@ -347,22 +348,22 @@ func equal(a, b *body.TopicConfig) bool {
 // SetOrdered marks topics as ordered, as the name server's configuration of
 // ordered topics asks. It returns when that is on disk.
 func (t *Table) SetOrdered(topics []string) {
+	var ordered []string
 	t.mu.Lock()
-	any := false
 	for _, name := range topics {
 		if h := t.FindString(name); h != nil && !h.Config().Order {
 			c := *h.Config()
 			c.Order = true
 			h.set(c)
-			any = true
-			t.o.Log.Info("topic is ordered now, as the name server has it", zap.String("topic", name))
+			ordered = append(ordered, name)
 		}
 	}
-	if any {
+	if len(ordered) > 0 {
 		t.step()
 	}
 	t.mu.Unlock()
-	if any {
+	if len(ordered) > 0 {
+		t.o.Log.Info("topics are ordered now, as the name server has it", zap.Strings("topics", ordered))
 		_ = t.changed(nil, false)
 	}
 }
@@ -373,6 +374,7 @@ func (t *Table) Delete(name string) bool {
 	h, ok := t.topics.Delete(name)
 	if ok {
 		h.deleted.Store(true)
+		t.o.Stats.DeleteTopic(name)
 		t.step()
 	}
 	t.mu.Unlock()
@@ -380,7 +382,6 @@ func (t *Table) Delete(name string) bool {
 		return false
 	}
 	t.o.Log.Info("topic deleted", zap.String("topic", name))
-	t.o.Stats.DeleteTopic(name)
 	_ = t.changed(h, false)
 	if t.o.OnDelete != nil {
 		t.o.OnDelete(h)
