@@ -9,16 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gantrymq/gantry/broker"
 	"github.com/gantrymq/gantry/codec/frame"
 	"github.com/gantrymq/gantry/codec/properties"
 	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/namesrv"
 	"github.com/gantrymq/gantry/remoting/client"
-)
-
-// The Java classes that each server fills from its file.
-var (
-	brokerClasses  = []string{"BrokerConfig", "NettyServerConfig", "NettyClientConfig", "MessageStoreConfig", "AuthConfig"}
-	namesrvClasses = []string{"NamesrvConfig", "NettyServerConfig", "NettyClientConfig"}
 )
 
 // Servers says which servers a process runs.
@@ -71,10 +67,10 @@ func (s *Source) Load(run Servers) (*Config, error) {
 	}
 	c.home = host.Home
 	if run.Broker {
-		c.Broker = settings.NewOn(host, brokerClasses...)
+		c.Broker = settings.NewOn(host, broker.Classes...)
 	}
 	if run.Namesrv {
-		c.Namesrv = settings.NewOn(host, namesrvClasses...)
+		c.Namesrv = settings.NewOn(host, namesrv.Classes...)
 	}
 	if s.Store != "" {
 		dir, err := filepath.Abs(s.Store)

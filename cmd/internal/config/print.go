@@ -5,7 +5,9 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gantrymq/gantry/broker"
 	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/namesrv"
 )
 
 // important are the keys that the Java broker marks as such (mqbroker -m), in the order of its classes.
@@ -32,10 +34,10 @@ func (c *Config) Print(w io.Writer, onlyImportant bool) error {
 		}
 	} else {
 		if c.Namesrv != nil {
-			c.printAll(&b, c.Namesrv, namesrvClasses)
+			c.printAll(&b, c.Namesrv, namesrv.Classes)
 		}
 		if c.Broker != nil {
-			c.printAll(&b, c.Broker, brokerClasses)
+			c.printAll(&b, c.Broker, broker.Classes)
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -11,6 +11,9 @@ import (
 // ticks of the CPU clock in a second; the kernel shows this number on every architecture that Go has.
 const ticks = 100
 
+// Resolution is the smallest CPU time that can be read of another process, in seconds.
+const Resolution = 1.0 / ticks
+
 // usage reads what the process has used; zeros for process 0.
 func usage(pid int) (u Usage, err error) {
 	if pid == 0 {
