@@ -29,18 +29,19 @@ func (c *Conn) Take() *Batch {
 
 // Progress tells that the kernel took n of the bytes of a batch; Unsent replaces it for a transport that buffers.
 func (c *Conn) Progress(n int) {
-	c.unsent.Add(-int64(n))
 	c.activity.Add(1)
+	c.unsent.Add(-int64(n))
 	c.unpark()
 }
 
 // Unsent tells how many bytes lie in the transport's own buffers and reports whether that has changed. Only for
 // transports that copy what the kernel does not take; others call Progress.
 func (c *Conn) Unsent(n int) bool {
-	if c.unsent.Swap(int64(n)) == int64(n) {
+	if c.unsent.Load() == int64(n) {
 		return false
 	}
 	c.activity.Add(1)
+	c.unsent.Store(int64(n))
 	c.unpark()
 	return true
 }

@@ -163,6 +163,9 @@ func (s *suite) idle(t *testing.T) {
 	})
 	silent, busy := Dial(t, addr), Dial(t, addr)
 	silent.Ask(34, 1, nil)
+	for _, c := range srv.Conns() { // what the answer moved has been noted then
+		eventually(t, "the answer is written", func() bool { return c.Outbound() == 0 })
+	}
 	for i := range int32(5) {
 		srv.Scan(at(time.Duration(i) * 30 * time.Second)) // the last one at 120 s
 		if i < 4 {
