@@ -1,0 +1,47 @@
+# Targets a contributor needs. Budgets are seconds on a 2-core machine; a suite
+# that exceeds its budget fails. Longer runs belong to `make stress`.
+GO       ?= go
+SUITE    := ./.ci/suite
+UNIT     := $$($(GO) list ./... | grep -v -e /compat -e /integration)
+
+.PHONY: build run test lint unit alloc compat integration bench stress fuzz deps clean
+
+build: ## bin/gantry
+	$(GO) build -o bin/gantry ./cmd/gantry
+
+run: build ## name server and broker in one process, store in ./data
+	./bin/gantry standalone --store ./data
+
+test: deps build lint unit alloc integration compat ## everything CI runs, at most 15 minutes
+
+deps: ## Go modules, Maven artifacts, and on Debian a JDK and Maven when missing
+	$(SUITE) deps 600 ./compat/setup.sh
+
+lint: ## gofmt and go vet
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt needed: $$out"; exit 1; }
+	$(SUITE) vet 120 $(GO) vet ./...
+
+unit: ## every package but compat and integration, with the race detector
+	$(SUITE) unit 300 sh -c "$(GO) test -race $(UNIT)"
+
+alloc: ## allocation guards of the hot paths; they mean nothing under -race
+	$(SUITE) alloc 90 sh -c "$(GO) test -run 'Alloc' $(UNIT)"
+
+integration: build ## our processes as processes: crash, lock, store swap, source tree rules
+	$(SUITE) integration 240 $(GO) test -count=1 ./integration/...
+
+compat: build ## real clients and the Java servers; writes compat/MATRIX.md
+	$(SUITE) compat 360 $(GO) test -count=1 ./compat/...
+
+bench: build ## Gantry beside the Java broker, one table of ratios (about 6 minutes)
+	./bin/gantry bench compare --java-lib compat/.cache/server-5.5.0
+
+stress: build ## long randomized runs
+	GANTRY_STRESS=1 $(GO) test -count=1 -timeout 2h ./store/... ./remoting/... ./integration/... ./compat/...
+
+fuzz: ## each fuzz target for a minute
+	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \
+		echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s $$p || exit 1; done; done
+
+clean:
+	rm -rf bin data
