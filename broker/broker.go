@@ -197,7 +197,8 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release}
 	b.progress = offset.Handlers{Offsets: b.offsets, Topics: b.topics, Groups: b.groups, Lookup: b.queue}
 	b.queries = query.Handlers{Store: b.store}
-	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now}); err != nil {
+	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now,
+		OnClose: func(*remoting.Conn) { b.registrar.Lost() }}); err != nil {
 		return err
 	}
 	a := b.Addresses()
@@ -207,6 +208,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Check:   func(s *settings.Set) error { _, err := CheckSettings(s); return err },
 		Changed: b.reload,
 		Live:    func(key string) bool { return live[key] },
+		Lane:    func(l remoting.Lane) (int, time.Duration) { return b.server.Waiting(l), 0 },
 		Active:  func() bool { ok, _ := b.store.Writeable(); return ok },
 		Now:     b.now, Log: b.log,
 	})
