@@ -17,6 +17,7 @@ import (
 	"github.com/gantrymq/gantry/compat/frames"
 	"github.com/gantrymq/gantry/compat/gantryserver"
 	"github.com/gantrymq/gantry/compat/javaserver"
+	"github.com/gantrymq/gantry/compat/proc"
 )
 
 // Producers run while the broker is killed with SIGKILL again and again, and started again on the same store. Afterwards
@@ -34,27 +35,33 @@ var crashSettings = map[string]string{
 	"mappedFileSizeConsumeQueue": "20000",
 }
 
-// crashBroker starts a broker on the store of the test and gives its address and how to kill it.
-type crashBroker func(ctx context.Context, settings map[string]string) (addr string, kill func(), err error)
+// crashBroker starts a broker on the store of the test.
+type crashBroker func(ctx context.Context, settings map[string]string) (*life, error)
+
+// life is a broker process from its start to the next kill.
+type life struct {
+	*proc.Process
+	addr string
+}
 
 func gantryOn(dir string) crashBroker {
-	return func(ctx context.Context, settings map[string]string) (string, func(), error) {
+	return func(ctx context.Context, settings map[string]string) (*life, error) {
 		s, err := gantryserver.StartBroker(ctx, dir, settings)
 		if err != nil {
-			return "", nil, err
+			return nil, err
 		}
-		return s.Broker, s.Kill, nil
+		return &life{s.Process, s.Broker}, nil
 	}
 }
 
 func javaOn(home, store string) crashBroker {
-	return func(ctx context.Context, settings map[string]string) (string, func(), error) {
+	return func(ctx context.Context, settings map[string]string) (*life, error) {
 		settings["storePathRootDir"] = store
 		s, err := javaserver.StartBroker(ctx, javaserver.V5, home, settings)
 		if err != nil {
-			return "", nil, err
+			return nil, err
 		}
-		return s.Addr, s.Kill, nil
+		return &life{s.Process, s.Addr}, nil
 	}
 }
 
@@ -96,9 +103,10 @@ type ack struct {
 
 // acks are the acknowledged messages by id, and how many were sent at all.
 type acks struct {
-	mu   sync.Mutex
-	byID map[string]ack
-	sent atomic.Int64
+	mu      sync.Mutex
+	byID    map[string]ack
+	refused string // the last refusal
+	sent    atomic.Int64
 }
 
 func (a *acks) add(id string, queue int, offset int64) {
@@ -111,6 +119,18 @@ func (a *acks) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.byID)
+}
+
+func (a *acks) refuse(r frames.Frame) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused = fmt.Sprintf("%d %s", r.Code, r.Remark)
+}
+
+func (a *acks) refusal() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused
 }
 
 // produceThroughKills runs producers and kills the broker that many times at random moments.
@@ -136,23 +156,24 @@ func produceThroughKills(ctx context.Context, t *testing.T, start crashBroker, k
 			settings[k] = v
 		}
 		settings["flushDiskType"] = []string{"ASYNC_FLUSH", "SYNC_FLUSH"}[n%2]
-		a, kill, err := start(ctx, settings)
+		broker, err := start(ctx, settings)
 		if err != nil {
 			t.Fatalf("start %d: %v", n+1, err)
 		}
-		err = topicThere(ctx, a, n == 0)
+		err = topicThere(ctx, broker.addr, n == 0)
 		if err == nil {
 			before := acked.count()
-			addr.Store(&a)
+			addr.Store(&broker.addr)
 			// It must work again, and then end at any moment.
 			err = waitFor(ctx, func() bool { return acked.count() > before+50 })
 		}
 		if err == nil {
 			time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
 		}
-		kill()
+		broker.Kill()
 		if err != nil {
-			t.Fatalf("life %d of %d, after %d acknowledged messages: %v", n+1, kills, acked.count(), err)
+			t.Fatalf("life %d of %d, after %d acknowledged messages: %v; last refusal: %q; the broker's log:\n%s",
+				n+1, kills, acked.count(), err, acked.refusal(), broker.Tail(40))
 		}
 	}
 	stop()
@@ -285,7 +306,8 @@ func (p *crashProducer) sendWindow(ctx context.Context, c *frames.Conn) error {
 		}
 		delete(open, r.Opaque)
 		if r.Code != 0 {
-			continue // refused: not acknowledged
+			p.acked.refuse(r)
+			continue
 		}
 		offset, err := strconv.ParseInt(r.Ext["queueOffset"], 10, 64)
 		if err != nil {
@@ -311,8 +333,12 @@ func (p *crashProducer) sendBatch(ctx context.Context, c *frames.Conn) error {
 		bytes = append(binary.BigEndian.AppendUint16(bytes, uint16(len(props))), props...)
 	}
 	r, err := c.Call(ctx, c.New(320, header, bytes))
-	if err != nil || r.Code != 0 {
+	if err != nil {
 		return err
+	}
+	if r.Code != 0 {
+		p.acked.refuse(r)
+		return nil
 	}
 	offset, err := strconv.ParseInt(r.Ext["queueOffset"], 10, 64)
 	if err != nil {
@@ -332,14 +358,14 @@ func serveAll(ctx context.Context, t *testing.T, name string, start crashBroker,
 	for k, v := range crashSettings {
 		settings[k] = v
 	}
-	addr, kill, err := start(ctx, settings)
+	broker, err := start(ctx, settings)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	defer kill()
+	defer broker.Kill()
 	found := map[string]ack{}
 	for q := range crashQueues {
-		if err := readQueue(ctx, addr, q, found); err != nil {
+		if err := readQueue(ctx, broker.addr, q, found); err != nil {
 			t.Errorf("%s: queue %d: %v", name, q, err)
 		}
 	}
