@@ -204,7 +204,10 @@ func (s *Server) scanLoop() {
 func (s *Server) Scan(now time.Time) {
 	gone, notices := s.table.Scan(now)
 	for _, m := range gone {
-		s.log.Warn("broker removed: it was silent for too long", member(m))
+		s.log.Warn("broker removed: it was silent for too long", member(m.Member))
+		if c, ok := m.Owner.(*remoting.Conn); ok {
+			c.Close("a broker that registered on it was silent for too long")
+		}
 	}
 	s.tell(notices...)
 }

@@ -137,12 +137,16 @@ func TestNeverUnknownWhileStopping(t *testing.T) {
 	wg.Wait()
 }
 
-// A silent broker goes; its connection stays and brings it back.
-func TestSilentBrokerKeepsItsConnection(t *testing.T) {
+// A silent broker goes with its connection, and comes back on a new one.
+func TestSilentBrokerLosesItsConnection(t *testing.T) {
 	g := startGantry(t, nil)
 	c := dial(t, g.addr)
 	register(t, c, "a", "127.0.0.1:1", "T")
 	g.Scan(g.clock.advance(2*time.Minute + time.Millisecond))
+	if _, err := c.Call(raw.Request{Code: 105, Version: 513, Ext: map[string]string{"topic": "T"}}); err == nil {
+		t.Fatal("the connection of a silent broker is open")
+	}
+	c = dial(t, g.addr)
 	if f := call(t, c, 105, map[string]string{"topic": "T"}, nil); f.Code != 17 {
 		t.Fatalf("after two minutes: %d", f.Code)
 	}
@@ -155,14 +159,13 @@ func TestSilentBrokerKeepsItsConnection(t *testing.T) {
 // The clean-up runs by itself, with the interval of the settings.
 func TestScanLoop(t *testing.T) {
 	g := startGantry(t, []string{"scanNotActiveBrokerInterval=20"})
-	c := dial(t, g.addr)
+	asks := dial(t, g.addr)
 	ext, body := registration(t, "a", "127.0.0.1:1", 0, 1, "T")
 	ext["heartbeatTimeoutMillis"] = "1000"
-	call(t, c, 103, ext, body)
 	for range 2 {
+		call(t, dial(t, g.addr), 103, ext, body)
 		g.clock.advance(1001 * time.Millisecond)
-		eventually(t, "the silent broker goes", func() bool { return call(t, c, 105, map[string]string{"topic": "T"}, nil).Code == 17 })
-		call(t, c, 103, ext, body)
+		eventually(t, "the silent broker goes", func() bool { return call(t, asks, 105, map[string]string{"topic": "T"}, nil).Code == 17 })
 	}
 }
 

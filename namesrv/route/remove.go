@@ -41,15 +41,21 @@ func (t *Table) Drop(o Owner) (gone []Member, notices []Notice) {
 	return gone, notices
 }
 
+// Silent is a member that Scan has removed, and whose it was.
+type Silent struct {
+	Member
+	Owner Owner
+}
+
 // Scan removes the members that were silent for longer than they promised.
-func (t *Table) Scan(now time.Time) (gone []Member, notices []Notice) {
+func (t *Table) Scan(now time.Time) (gone []Silent, notices []Notice) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range t.members {
 		if now.Sub(m.last) <= m.timeout {
 			continue
 		}
-		gone = append(gone, m.name4())
+		gone = append(gone, Silent{m.name4(), m.owner})
 		if n := t.remove(m); n != nil {
 			notices = append(notices, *n)
 		}

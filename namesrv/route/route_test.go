@@ -196,7 +196,7 @@ func TestScan(t *testing.T) {
 	r.Timeout = 10 * time.Second
 	tb.Register(r, start)
 	tb.Register(reg("b", "2:1", 0, 1, "two", "T"), start)
-	at := func(d time.Duration) []Member {
+	at := func(d time.Duration) []Silent {
 		gone, _ := tb.Scan(start.Add(d))
 		return gone
 	}
@@ -307,7 +307,7 @@ func TestRandom(t *testing.T) {
 			for k, e := range model {
 				if now.Sub(e.seen) > Silence {
 					delete(model, k)
-					if !slices.Contains(gone, Member{k.cluster, k.name, k.addr, e.id, true}) {
+					if !slices.ContainsFunc(gone, func(s Silent) bool { return s.Member == Member{k.cluster, k.name, k.addr, e.id, true} }) {
 						t.Fatalf("step %d: %v is not among the gone %v", step, k, gone)
 					}
 				}
