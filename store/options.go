@@ -53,6 +53,8 @@ type Options struct {
 	Now      func() time.Time // time.Now if nil
 	Location *time.Location   // of index file names, local time if nil
 	Log      *zap.Logger      // may be nil
+
+	noKeeper bool // tests call Tick themselves
 }
 
 // ReadLimits are the settings for reading; they may change at run time.

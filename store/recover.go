@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"strconv"
 	"time"
 
 	"github.com/gantrymq/gantry/store/checkpoint"
@@ -123,6 +124,9 @@ func (r *recovery) emptyLog() error {
 		}
 	}
 	r.dropSnapshot()
+	if err := r.forgetDeleted(); err != nil {
+		return err
+	}
 	if err := r.recoverIndex(); err != nil {
 		return err
 	}
@@ -269,11 +273,18 @@ func (r *recovery) trimQueues(problems []consumequeue.Problem) error {
 	trusted := min(r.trusted, r.end)
 	for _, m := range r.lost() {
 		end := int64(-1)
-		if q, ok := r.queues.Get(m.Topic, m.ID); ok {
+		q, ok := r.queues.Get(m.Topic, m.ID)
+		if ok {
 			end = q.PhysicalEnd()
 		}
 		r.log.Error("a consume queue has lost messages since the last stop, they are looked for in the log",
 			zap.String("topic", m.Topic), zap.Int32("queue", m.ID), zap.Int64("max", m.Max), zap.Int64("end", end))
+		if ok && q.Min() > m.Min { // the first ones: a queue is built from its beginning only
+			if err := r.takeAway(q); err != nil {
+				return err
+			}
+			end = -1
+		}
 		if end < trusted { // else it is built again anyway
 			r.needFrom(end)
 		}
@@ -306,13 +317,41 @@ func (r *recovery) trimQueues(problems []consumequeue.Problem) error {
 		}
 		r.needFrom(p.Queue.PhysicalEnd())
 	}
-	for topic, end := range r.deleted {
-		r.builder.Forget(topic, end)
-	}
-	return nil
+	return r.forgetDeleted()
 }
 
-// lost returns the queues that were longer at the last stop.
+// forgetDeleted tells the dispatcher which records belong to deleted topics. If
+// the log has lost its end, what will be written there does not.
+func (r *recovery) forgetDeleted() error {
+	changed := false
+	for topic, end := range r.deleted {
+		if end > r.end {
+			r.deleted[topic], changed = r.end, true
+		}
+		r.builder.Forget(topic, r.deleted[topic])
+	}
+	if !changed {
+		return nil
+	}
+	return r.deletedFile.Save(r.deleted.encode())
+}
+
+// takeAway sets the files of a queue aside and empties it.
+func (r *recovery) takeAway(q *consumequeue.Queue) error {
+	dir := path.Join(r.queueDir(), q.Topic, strconv.Itoa(int(q.ID)))
+	files, err := r.o.FS.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := r.setAside(path.Join(dir, f.Name)); err != nil {
+			return err
+		}
+	}
+	return r.queues.Reset(q)
+}
+
+// lost returns the queues that had more messages at the last stop.
 func (r *recovery) lost() (list []queueMark) {
 	if r.snapshot == nil {
 		return nil
@@ -322,7 +361,8 @@ func (r *recovery) lost() (list []queueMark) {
 			continue
 		}
 		q, ok := r.queues.Get(m.Topic, m.ID)
-		if !ok || q.Max() < m.Max {
+		// The minimum moves with the log's, and only with it.
+		if !ok || q.Max() < m.Max || q.Min() > m.Min && r.commitLog.Min() == r.snapshot.Min {
 			list = append(list, m)
 		}
 	}
@@ -411,7 +451,7 @@ func (r *recovery) settle() error {
 		// Its last messages have left the log, or are damaged: the numbers are
 		// not given out again.
 		q := r.queues.GetOrCreate(m.Topic, m.ID)
-		if q == nil {
+		if q == nil || q.Max() >= m.Max {
 			continue
 		}
 		if err := r.queues.Fill(q, m.Max); err != nil {
@@ -419,6 +459,7 @@ func (r *recovery) settle() error {
 		}
 	}
 	logMin := r.commitLog.Min()
+	r.minAtOpen = logMin
 	for _, q := range r.queues.Queues() {
 		if logMin > 0 && r.need < r.end {
 			if err := r.queues.CorrectMin(q, logMin); err != nil {

@@ -84,6 +84,7 @@ func (s *Store) markStopped() error {
 
 // snapshot is the file queues.
 type snapshot struct {
+	Min  int64 // of the log
 	End  int64 // of the log
 	Last int64 // start of the last record; End if there is none
 	// Queues that have had messages.
@@ -91,22 +92,20 @@ type snapshot struct {
 }
 
 type queueMark struct {
-	Topic string
-	ID    int32
-	Max   int64
+	Topic    string
+	ID       int32
+	Min, Max int64
 }
 
 const snapshotHead = "gantry queues 1"
 
 func (n snapshot) encode() []byte {
-	body := fmt.Appendf(nil, "%d %d %d\n", n.End, n.Last, len(n.Queues))
+	body := fmt.Appendf(nil, "%d %d %d %d\n", n.Min, n.End, n.Last, len(n.Queues))
 	for _, q := range n.Queues {
-		body = strconv.AppendInt(body, int64(q.ID), 10)
-		body = append(body, ' ')
-		body = strconv.AppendInt(body, q.Max, 10)
-		body = append(body, ' ')
-		body = strconv.AppendQuote(body, q.Topic)
-		body = append(body, '\n')
+		for _, v := range [...]int64{int64(q.ID), q.Min, q.Max} {
+			body = append(strconv.AppendInt(body, v, 10), ' ')
+		}
+		body = append(strconv.AppendQuote(body, q.Topic), '\n')
 	}
 	return append(fmt.Appendf(nil, "%s %08x\n", snapshotHead, crc32.ChecksumIEEE(body)), body...)
 }
@@ -118,20 +117,24 @@ func decodeSnapshot(b []byte) (n snapshot, err error) {
 	}
 	line, body, _ := bytes.Cut(body, []byte("\n"))
 	var count int
-	if _, err := fmt.Sscanf(string(line), "%d %d %d", &n.End, &n.Last, &count); err != nil {
+	if _, err := fmt.Sscanf(string(line), "%d %d %d %d", &n.Min, &n.End, &n.Last, &count); err != nil {
 		return n, err
 	}
 	for len(body) > 0 {
 		line, body, _ = bytes.Cut(body, []byte("\n"))
-		id, rest, _ := bytes.Cut(line, []byte(" "))
-		top, topic, _ := bytes.Cut(rest, []byte(" "))
-		i, err1 := strconv.ParseInt(string(id), 10, 32)
-		m, err2 := strconv.ParseInt(string(top), 10, 64)
-		name, err3 := strconv.Unquote(string(topic))
-		if err := errors.Join(err1, err2, err3); err != nil {
-			return n, err
+		var v [3]int64
+		for i := range v {
+			var number []byte
+			number, line, _ = bytes.Cut(line, []byte(" "))
+			if v[i], err = strconv.ParseInt(string(number), 10, 64); err != nil {
+				return n, err
+			}
 		}
-		n.Queues = append(n.Queues, queueMark{name, int32(i), m})
+		topic, err := strconv.Unquote(string(line))
+		if err != nil || v[0] != int64(int32(v[0])) {
+			return n, fmt.Errorf("queue %s of topic %s: %w", line, topic, errors.Join(err, strconv.ErrRange))
+		}
+		n.Queues = append(n.Queues, queueMark{topic, int32(v[0]), v[1], v[2]})
 	}
 	if len(n.Queues) != count {
 		return n, fmt.Errorf("%d queues of %d", len(n.Queues), count)

@@ -58,6 +58,7 @@ type Store struct {
 	builder    *dispatch.Queues
 	dispatcher *dispatch.Dispatcher
 
+	minAtOpen   int64 // of the log
 	deletedFile *configfile.File
 	deleted     deletedTopics // owned by the dispatcher
 
@@ -178,7 +179,9 @@ func (s *Store) Start() {
 	}
 	s.started = true
 	s.keeper.Go(s.dispatcher.Run)
-	s.keeper.Go(s.keep)
+	if !s.o.noKeeper {
+		s.keeper.Go(s.keep)
+	}
 }
 
 type indexSink struct{ *index.Index }
@@ -445,6 +448,13 @@ func (s *Store) finish(ctx context.Context) error {
 	if err := s.checkpoint.Flush(); err != nil {
 		return err
 	}
+	if s.commitLog.Min() != s.minAtOpen {
+		for _, q := range s.queues.Queues() {
+			if err := s.queues.CorrectMin(q, s.commitLog.Min()); err != nil {
+				return err
+			}
+		}
+	}
 	if err := s.saveSnapshot(s.takeSnapshot(end)); err != nil {
 		s.log.Warn("the list of queues could not be written; the next start will take longer", zap.Error(err))
 	}
@@ -472,10 +482,10 @@ func (s *Store) abandonFiles() error {
 }
 
 func (s *Store) takeSnapshot(end int64) snapshot {
-	n := snapshot{End: end, Last: s.lastRecord(end)}
+	n := snapshot{Min: s.commitLog.Min(), End: end, Last: s.lastRecord(end)}
 	for _, q := range s.queues.Queues() {
 		if top := q.Max(); top > 0 {
-			n.Queues = append(n.Queues, queueMark{q.Topic, q.ID, top})
+			n.Queues = append(n.Queues, queueMark{q.Topic, q.ID, q.Min(), top})
 		}
 	}
 	return n

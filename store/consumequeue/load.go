@@ -139,6 +139,7 @@ func (t *Table) loadQueue(q *Queue, logMin int64) (*Problem, error) {
 		}
 	}
 	q.last.Store(starts[whole-1])
+	q.solid.Store(starts[whole-1])
 	q.max.Store(q.last.Load() + t.perFile)
 	r := t.reader(q)
 	defer readerPool.Put(r)
@@ -325,6 +326,7 @@ func (t *Table) clean(q *Queue) error {
 	defer t.files.put(f)
 	at := (end - start) * UnitSize
 	t.dirty[q] = min(start, dirtyOr(t.dirty, q, start))
+	t.dirs[q.dir()] = struct{}{}
 	return f.Zero(at, t.fileSize-at)
 }
 

@@ -33,6 +33,8 @@ type Queue struct {
 	// The files: unit numbers that the first and the last one start with,
 	// noFile if there is none. Written by the writer only.
 	first, last atomic.Int64
+	// solid is the last file whose name and length are durable.
+	solid atomic.Int64
 
 	// mu guards the buffer against its change by the writer: a reader copies
 	// units out under it. The writer itself reads without.
@@ -61,6 +63,7 @@ func newQueue(t *Table, topic string, id int32) *Queue {
 	q := &Queue{Topic: topic, ID: id, table: t}
 	q.first.Store(noFile)
 	q.last.Store(noFile)
+	q.solid.Store(noFile)
 	q.physical.Store(-1)
 	return q
 }

@@ -256,10 +256,17 @@ func (t *Table) writeAt(q *Queue, at int64, b []byte) error {
 	return nil
 }
 
-// create adds a file of full length.
+// create adds a file of full length. A crash may leave the last file of a
+// queue short or without a name, but not the ones before: neither broker would
+// start. So the one before is made solid, if the flush has not done so yet.
 func (t *Table) create(q *Queue, start int64) error {
-	if q.last.Load() == noFile {
+	switch last := q.last.Load(); {
+	case last == noFile:
 		if err := t.makeDirs(q); err != nil {
+			return err
+		}
+	case q.solid.Load() < last:
+		if err := t.solidify(q, last); err != nil {
 			return err
 		}
 	}
@@ -278,6 +285,22 @@ func (t *Table) create(q *Queue, start int64) error {
 		q.first.Store(start)
 	}
 	q.last.Store(start)
+	return nil
+}
+
+func (t *Table) solidify(q *Queue, start int64) error {
+	f, err := t.files.get(fileKey{q, start}, 0)
+	if err != nil {
+		return err
+	}
+	defer t.files.put(f)
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := t.fs.SyncDir(q.dir()); err != nil {
+		return err
+	}
+	q.solid.Store(start)
 	return nil
 }
 
@@ -380,6 +403,13 @@ func (d *Dirty) Sync() error {
 			return fmt.Errorf("sync consume queue folder: %w", err)
 		}
 	}
+	for _, key := range d.files {
+		for solid := key.queue.solid.Load(); key.start > solid; solid = key.queue.solid.Load() {
+			if key.queue.solid.CompareAndSwap(solid, key.start) {
+				break
+			}
+		}
+	}
 	return nil
 }
 
@@ -442,6 +472,7 @@ func (t *Table) removeFiles(q *Queue, from int64) error {
 		} else {
 			q.last.Store(start - t.perFile)
 		}
+		q.solid.Store(min(q.solid.Load(), q.last.Load()))
 		t.files.drop(fileKey{q, start})
 		if err := t.fs.Remove(q.fileName(start)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

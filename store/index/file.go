@@ -206,8 +206,12 @@ func (f *file) writeHeader() error {
 
 const slotRun = 64 // pages in one write
 
-// writeSlots writes the dirty pages, neighbours together. flushMu is held.
+// writeSlots writes the dirty pages, neighbours together. flushMu is held, so
+// that the table does not go away.
 func (f *file) writeSlots() error {
+	if len(f.dirty) == 0 {
+		return nil
+	}
 	buf := make([]byte, 0, slotRun*pageSize)
 	for i := 0; i < len(f.dirty); {
 		buf = buf[:0]
@@ -243,7 +247,7 @@ func (f *file) writeSlots() error {
 func (f *file) flush(slots, sync bool) error {
 	f.flushMu.Lock()
 	defer f.flushMu.Unlock()
-	if slots && f.pages != nil {
+	if slots {
 		if err := f.writeSlots(); err != nil {
 			return err
 		}
@@ -269,9 +273,11 @@ func (f *file) flush(slots, sync bool) error {
 
 // unfill frees the table of a file whose slots are all written.
 func (f *file) unfill() {
+	f.flushMu.Lock()
+	defer f.flushMu.Unlock()
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.pages, f.dirty = nil, nil
-	f.mu.Unlock()
 }
 
 // slot returns the number of the newest entry of the hash's slot, 0 for none,

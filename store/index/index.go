@@ -44,6 +44,7 @@ type Index struct {
 	// The rest belongs to the dispatcher.
 	active *file // the last file while it is not full, else nil
 	from   Resume
+	seen   int64  // end of the last record that was Put
 	topic  []byte // of topicHash
 	hash   uint32 // of topic and '#'
 
@@ -152,6 +153,9 @@ func (x *Index) create() (*file, error) {
 		return nil, err
 	}
 	err = f.Truncate(x.geo.size())
+	if err == nil { // now, while it is empty: a short file would stop the next start
+		err = f.Sync()
+	}
 	if err == nil {
 		err = x.o.FS.SyncDir(x.o.Dir)
 	}
@@ -196,9 +200,14 @@ func (x *Index) newName() string {
 }
 
 // Put indexes a record: its unique key, its keys, its tag. Roll-backs have no
-// entry, and what is indexed already is skipped. Entries can be found at once;
+// entry, and what is indexed already is skipped: records may be Put again, as
+// long as those that were not come in order. Entries can be found at once;
 // they are written at WriteOut, or when there are many. For the dispatcher.
 func (x *Index) Put(h *message.Head) error {
+	if h.PhysicalOffset < x.seen {
+		return nil
+	}
+	x.seen = h.PhysicalOffset + 1
 	skip := 0
 	if h.PhysicalOffset <= x.from.Offset {
 		if h.PhysicalOffset < x.from.Offset {
@@ -268,6 +277,9 @@ func (x *Index) put(skip *int, h *message.Head, hash uint32) error {
 		return err
 	}
 	x.active = nil
+	// One behind the other: that a file is sealed says the same of those
+	// before. A file takes much longer to fill than to seal.
+	x.sealing.Wait()
 	x.sealing.Go(func() { x.seal(f) })
 	return x.error()
 }
@@ -307,18 +319,18 @@ func (x *Index) WriteOut() error {
 // Pending says that WriteOut has something to do. For the dispatcher.
 func (x *Index) Pending() bool { return x.active != nil && len(x.active.pending) > 0 }
 
-// Flush brings the header, and with sync also the slots, of the file in
-// progress to disk; with sync they are durable afterwards. It may be called
-// from any goroutine; what is not written out yet stays behind.
+// Flush brings the headers, and with sync also the slots, to disk; with sync
+// everything that was written out is durable afterwards, also in files that
+// are being sealed. It may be called from any goroutine.
 func (x *Index) Flush(sync bool) error {
 	x.mu.RLock()
-	var f *file
-	if n := len(x.files); n > 0 {
-		f = x.files[n-1]
-	}
+	files := slices.Clone(x.files)
 	x.mu.RUnlock()
-	if f != nil {
-		if err := f.flush(sync, sync); err != nil {
+	if !sync && len(files) > 1 {
+		files = files[len(files)-1:]
+	}
+	for _, f := range files {
+		if err := f.flush(sync, sync); err != nil && !errors.Is(err, os.ErrClosed) { // closed: expired
 			return err
 		}
 	}
