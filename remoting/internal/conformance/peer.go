@@ -13,7 +13,7 @@ import (
 
 // patience bounds every wait for something that must happen; quiet is how long nothing may come.
 const (
-	patience = 20 * time.Second
+	patience = 60 * time.Second
 	quiet    = 150 * time.Millisecond
 )
 

@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
 	"testing"
 	"time"
@@ -73,9 +74,16 @@ func Run(t *testing.T, serve Serve) {
 	}
 }
 
-// start runs a server until the test ends.
+// start runs a server until the test ends. Its lanes wait without a limit if the test does not say otherwise, as the
+// machine may be busy.
 func (s *suite) start(t testing.TB, o remoting.Options) (*remoting.Server, net.Addr) {
 	t.Helper()
+	lanes := make(map[remoting.Lane]remoting.LaneOptions)
+	for l := remoting.Inline + 1; l <= remoting.Admin; l++ {
+		lanes[l] = remoting.LaneOptions{MaxWait: -1}
+	}
+	maps.Copy(lanes, o.Lanes)
+	o.Lanes = lanes
 	srv, err := remoting.NewServer(o)
 	if err != nil {
 		t.Fatal(err)

@@ -331,8 +331,8 @@ func (s *suite) randomCuts(t *testing.T) {
 // over; handlers keep a copy, and a lane looks at its views late.
 func (s *suite) manySockets(t *testing.T) {
 	sockets, sends, largest := 200, 60, 64<<10
-	if testing.Short() {
-		sockets, sends = 50, 20
+	if testing.Short() || raceEnabled {
+		sockets, sends = 50, 30
 	}
 	check := func(b []byte) bool {
 		for i := 0; i+8 <= len(b); i += 8 {
