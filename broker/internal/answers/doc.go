@@ -21,8 +21,11 @@
 // nobody expected may be any other text.
 //
 // "A 34 {...}" sends request code 34 on connection A and waits for its answer;
-// members are ext (extension fields), body, lang, ver and flag. "push" waits for
-// a frame that the server sends by itself, "quiet" checks that none is there,
+// members are ext (extension fields), body (behind the bytes of hex), lang, ver and
+// flag; {{y*300}} is 300 times y. "base 310 {...}" gives members that later requests
+// of that code have if they have any; null takes a field out. "hold A 11 {...}" sends and goes on, and "answer
+// A" waits for the first such answer that is still to come. "push" waits for a
+// frame that the server sends by itself, "quiet" checks that none is there,
 // "put TOPIC QUEUE COUNT" asks the caller to store messages, "sleep" lets the
 // server's clock run. A mask replaces what no two servers share (times, counters)
 // on both sides before they are compared. JSON bodies are compared by value and

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -40,6 +42,7 @@ type player struct {
 	*Player
 	conns map[string]*conn
 	masks []mask
+	bases map[int]Frame
 }
 
 // Record plays the script against p and returns it with p's answers in it.
@@ -75,7 +78,7 @@ func (p *Player) Check(script string) ([]Difference, error) {
 }
 
 func (p *Player) run(script string, sink func(line, want, got string, same bool)) (diffs []Difference, err error) {
-	s := &player{Player: p, conns: map[string]*conn{}}
+	s := &player{Player: p, conns: map[string]*conn{}, bases: map[int]Frame{}}
 	defer func() {
 		for _, c := range s.conns {
 			c.c.Close()
@@ -143,6 +146,10 @@ func (s *player) step(line string) (got Frame, answered bool, err error) {
 		m, err := regexp.Compile(re)
 		s.masks = append(s.masks, mask{m, sub})
 		return got, false, err
+	case "base":
+		f, err := s.request(rest)
+		s.bases[f.Code] = f
+		return got, false, err
 	case "open":
 		for _, name := range args {
 			c, err := s.Dial()
@@ -167,7 +174,20 @@ func (s *player) step(line string) (got Frame, answered bool, err error) {
 			time.Sleep(d)
 		}
 		return got, false, err
-	case "close", "push", "quiet":
+	case "hold":
+		name, request, _ := strings.Cut(rest, " ")
+		c := s.conns[name]
+		if c == nil {
+			return got, false, fmt.Errorf("no connection %q", name)
+		}
+		f, err := s.request(request)
+		if err != nil {
+			return got, false, err
+		}
+		ch, err := c.send(f)
+		c.held = append(c.held, ch)
+		return got, false, err
+	case "close", "push", "quiet", "answer":
 		c := s.conns[rest]
 		if c == nil {
 			return got, false, fmt.Errorf("no connection %q", rest)
@@ -178,20 +198,16 @@ func (s *player) step(line string) (got Frame, answered bool, err error) {
 	if c == nil {
 		return got, false, fmt.Errorf("no connection %q", word)
 	}
-	code, members, _ := strings.Cut(rest, " ")
-	f := Frame{}
-	if members != "" {
-		if err := json.Unmarshal([]byte(members), &f); err != nil {
-			return got, false, err
-		}
-	}
-	if f.Code, err = strconv.Atoi(code); err != nil {
+	f, err := s.request(rest)
+	if err != nil || s.Skip != nil && s.Skip(f.Code) {
 		return got, false, err
 	}
-	if s.Skip != nil && s.Skip(f.Code) {
-		return got, false, nil
-	}
 	got, err = c.call(f, s.wait())
+	return noted(got, err)
+}
+
+// noted makes an answer of its absence.
+func noted(got Frame, err error) (Frame, bool, error) {
 	switch {
 	case errors.Is(err, errTimeout):
 		return Frame{Note: "no answer"}, true, nil
@@ -199,6 +215,48 @@ func (s *player) step(line string) (got Frame, answered bool, err error) {
 		return Frame{Note: "closed"}, true, nil
 	}
 	return got, true, err
+}
+
+// repeated is how scripts write long texts: {{y*32600}}.
+var repeated = regexp.MustCompile(`\{\{([^{}*]+)\*([0-9]+)\}\}`)
+
+// request reads "CODE {members}".
+func (s *player) request(text string) (f Frame, err error) {
+	code, members, _ := strings.Cut(text, " ")
+	members = repeated.ReplaceAllStringFunc(members, func(s string) string {
+		m := repeated.FindStringSubmatch(s)
+		n, _ := strconv.Atoi(m[2])
+		return strings.Repeat(m[1], n)
+	})
+	if f.Code, err = strconv.Atoi(code); err != nil || members == "" {
+		return f, err
+	}
+	var r struct {
+		Frame
+		Ext  map[string]*string `json:"ext"`
+		Body *string            `json:"body"`
+	}
+	base := s.bases[f.Code]
+	r.Frame = base
+	if err := json.Unmarshal([]byte(members), &r); err != nil {
+		return f, err
+	}
+	r.Frame.Code = f.Code
+	if r.Body != nil {
+		r.Frame.Body = *r.Body
+	}
+	r.Frame.Ext = maps.Clone(base.Ext)
+	if r.Frame.Ext == nil && r.Ext != nil {
+		r.Frame.Ext = map[string]string{}
+	}
+	for k, v := range r.Ext {
+		if v == nil {
+			delete(r.Frame.Ext, k)
+		} else {
+			r.Frame.Ext[k] = *v
+		}
+	}
+	return r.Frame, nil
 }
 
 func (s *player) wait() time.Duration {
@@ -222,6 +280,13 @@ func (s *player) onConn(word, name string, c *conn) (Frame, bool, error) {
 		case <-time.After(s.wait()):
 			return Frame{Note: "nothing pushed"}, true, nil
 		}
+	case "answer":
+		if len(c.held) == 0 {
+			return Frame{}, false, errors.New("nothing was sent with hold")
+		}
+		ch := c.held[0]
+		c.held = c.held[1:]
+		return noted(c.answer(ch, s.wait()))
 	default: // quiet
 		select {
 		case f := <-c.pushed:
@@ -243,7 +308,11 @@ func (s *player) same(want string, got Frame) bool {
 	}
 	return w.Code == got.Code && w.Flag == got.Flag && w.Note == got.Note &&
 		s.sameRemark(w, got) &&
-		s.sameFields(w.Ext, got.Ext) && s.sameBody(w.Body, got.Body)
+		s.sameFields(w.Ext, got.Ext) && s.sameBody(w.Body, got.Body) && s.sameRecords(w.Records, got.Records)
+}
+
+func (s *player) sameRecords(a, b []string) bool {
+	return slices.EqualFunc(a, b, func(x, y string) bool { return s.mask(x) == s.mask(y) })
 }
 
 // trace begins remarks of the original that are the text of an exception nobody

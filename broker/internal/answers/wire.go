@@ -2,12 +2,14 @@ package answers
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -23,6 +25,18 @@ type Frame struct {
 	Lang   string            `json:"lang,omitempty"`
 	Ver    int               `json:"ver,omitempty"`
 	Note   string            `json:"note,omitempty"` // "no answer", "closed"
+
+	Hex     string   `json:"hex,omitempty"`     // of a request: bytes before Body
+	Records []string `json:"records,omitempty"` // of an answer: the messages in its body
+}
+
+// body returns the bytes of a request's body.
+func (f Frame) body() (string, error) {
+	b, err := hex.DecodeString(strings.ReplaceAll(f.Hex, " ", ""))
+	if err != nil {
+		return "", err
+	}
+	return string(b) + f.Body, nil
 }
 
 type header struct {
@@ -46,6 +60,8 @@ type conn struct {
 	mu      sync.Mutex
 	waiting map[int32]chan Frame
 	pushed  chan Frame
+
+	held []chan Frame // answers that "answer" waits for
 }
 
 func open(c net.Conn) *conn {
@@ -74,6 +90,9 @@ func (w *conn) read() {
 			h.Remark = fmt.Sprintf("unreadable header %q: %v", b[:hl], err)
 		}
 		f := Frame{Code: h.Code, Flag: h.Flag &^ 1, Remark: h.Remark, Ext: h.ExtFields, Body: string(b[hl:])}
+		if list, ok := records(b[hl:]); ok {
+			f.Records, f.Body = list, ""
+		}
 		if h.Flag&1 == 0 {
 			w.pushed <- f
 			continue
@@ -91,6 +110,19 @@ func (w *conn) read() {
 var errTimeout = errors.New("no answer")
 
 func (w *conn) call(f Frame, wait time.Duration) (Frame, error) {
+	ch, err := w.send(f)
+	if err != nil || ch == nil {
+		return Frame{Note: "oneway"}, err
+	}
+	return w.answer(ch, wait)
+}
+
+// send sends a request and returns where its answer will come, nil for a oneway one.
+func (w *conn) send(f Frame) (chan Frame, error) {
+	body, err := f.body()
+	if err != nil {
+		return nil, err
+	}
 	w.opaque++
 	h := header{Code: f.Code, Language: f.Lang, Version: f.Ver, Opaque: w.opaque, Flag: f.Flag, ExtFields: f.Ext, Type: "JSON"}
 	if h.Language == "" {
@@ -101,22 +133,26 @@ func (w *conn) call(f Frame, wait time.Duration) (Frame, error) {
 	}
 	head, err := json.Marshal(h)
 	if err != nil {
-		return Frame{}, err
+		return nil, err
 	}
-	b := make([]byte, 8, 8+len(head)+len(f.Body))
-	binary.BigEndian.PutUint32(b, uint32(4+len(head)+len(f.Body)))
+	b := make([]byte, 8, 8+len(head)+len(body))
+	binary.BigEndian.PutUint32(b, uint32(4+len(head)+len(body)))
 	binary.BigEndian.PutUint32(b[4:], uint32(len(head)))
-	b = append(append(b, head...), f.Body...)
+	b = append(append(b, head...), body...)
 	ch := make(chan Frame, 1)
 	w.mu.Lock()
 	w.waiting[h.Opaque] = ch
 	w.mu.Unlock()
 	if _, err := w.c.Write(b); err != nil {
-		return Frame{}, err
+		return nil, err
 	}
 	if f.Flag&2 != 0 {
-		return Frame{Note: "oneway"}, nil
+		return nil, nil
 	}
+	return ch, nil
+}
+
+func (w *conn) answer(ch chan Frame, wait time.Duration) (Frame, error) {
 	select {
 	case r := <-ch:
 		return r, nil
