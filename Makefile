@@ -3,18 +3,24 @@
 GO       ?= go
 SUITE    := ./.ci/suite
 UNIT     := $$($(GO) list ./... | grep -v -e /compat -e /integration)
+JARS     := compat/.cache
 
-.PHONY: build run test lint unit alloc compat integration bench stress fuzz deps clean
+.PHONY: help build run test deps lint unit alloc examples compat integration bench stress fuzz clean
 
-build: ## bin/gantry
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+build: ## bin/gantry, and beside it the scripts with RocketMQ's names
 	$(GO) build -o bin/gantry ./cmd/gantry
+	cp dist/* bin/
 
 run: build ## name server and broker in one process, store in ./data
 	./bin/gantry standalone --store ./data
 
-test: deps build lint unit alloc integration compat ## everything CI runs, at most 15 minutes
+test: deps build lint unit alloc examples integration compat ## everything CI runs, at most 15 minutes
 
 deps: ## Go modules, Maven artifacts, and on Debian a JDK and Maven when missing
+	$(SUITE) modules 300 $(GO) mod download
 	$(SUITE) deps 600 ./compat/setup.sh
 
 lint: ## gofmt and go vet
@@ -27,6 +33,10 @@ unit: ## every package but compat and integration, with the race detector
 alloc: ## allocation guards of the hot paths; they mean nothing under -race
 	$(SUITE) alloc 90 sh -c "$(GO) test -run 'Alloc' $(UNIT)"
 
+examples: deps ## the first messages of the README compile
+	$(SUITE) examples 90 sh -ec "cd examples/go && $(GO) vet . && cd ../java && \
+		javac -proc:none -d target/classes -cp '../../$(JARS)/client-5.5.0/*' src/main/java/*.java"
+
 integration: build ## our processes as processes: crash, lock, store swap, source tree rules
 	$(SUITE) integration 240 $(GO) test -count=1 ./integration/...
 
@@ -34,7 +44,7 @@ compat: build ## real clients and the Java servers; writes compat/MATRIX.md
 	$(SUITE) compat 360 $(GO) test -count=1 ./compat/...
 
 bench: build ## Gantry beside the Java broker, one table of ratios (about 6 minutes)
-	./bin/gantry bench compare --java-lib compat/.cache/server-5.5.0
+	./bin/gantry bench compare --java-lib $(JARS)/server-5.5.0
 
 stress: build ## long randomized runs
 	GANTRY_STRESS=1 $(GO) test -count=1 -timeout 2h ./store/... ./remoting/... ./integration/... ./compat/...
@@ -43,5 +53,5 @@ fuzz: ## each fuzz target for a minute
 	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \
 		echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s $$p || exit 1; done; done
 
-clean:
-	rm -rf bin data
+clean: ## what was built, and the store of `make run`
+	rm -rf bin data examples/java/target
