@@ -39,7 +39,7 @@ func StartBroker(ctx context.Context, dir string, config map[string]string) (*Se
 }
 
 // Start runs `gantry MODE` with its store under dir, config as --set flags (listenPort 0 unless given) and more
-// arguments, and waits for the ready line.
+// arguments, and waits for the ready line. When somebody took one of the free ports before the server did, it tries again.
 func Start(ctx context.Context, dir, mode string, args []string, config map[string]string) (*Server, error) {
 	exe, err := Binary()
 	if err != nil {
@@ -57,20 +57,24 @@ func Start(ctx context.Context, dir, mode string, args []string, config map[stri
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
-	p, err := proc.Start(proc.Options{Name: "gantry-" + mode, Path: exe, Args: args, Dir: dir, Env: []string{"NAMESRV_ADDR="}})
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{Process: p}
-	_, err = p.Line(ctx, s.ready)
-	if err == nil && s.Namesrv == "" && s.Broker == "" {
-		err = fmt.Errorf("the ready line of gantry %s names no address:\n%s", mode, p.Tail(20))
-	}
-	if err != nil {
+	for try := 1; ; try++ {
+		p, err := proc.Start(proc.Options{Name: "gantry-" + mode, Path: exe, Args: args, Dir: dir, Env: []string{"NAMESRV_ADDR="}})
+		if err != nil {
+			return nil, err
+		}
+		s := &Server{Process: p}
+		_, err = p.Line(ctx, s.ready)
+		if err == nil && s.Namesrv == "" && s.Broker == "" {
+			err = fmt.Errorf("the ready line of gantry %s names no address:\n%s", mode, p.Tail(20))
+		}
+		if err == nil {
+			return s, nil
+		}
 		p.Kill()
-		return nil, err
+		if try == 3 || !strings.Contains(err.Error(), "is in use by another process") {
+			return nil, err
+		}
 	}
-	return s, nil
 }
 
 // ready takes the addresses from the ready line.
