@@ -4,7 +4,9 @@ package gantryserver
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,33 +34,33 @@ func StartNamesrv(ctx context.Context, dir string, config map[string]string) (*S
 // StartBroker starts a broker with its store under dir. The address of the name server belongs into config (namesrvAddr).
 func StartBroker(ctx context.Context, dir string, config map[string]string) (*Server, error) {
 	c := map[string]string{"brokerIP1": "127.0.0.1", "brokerName": "broker-a", "brokerClusterName": "DefaultCluster"}
-	for k, v := range config {
-		c[k] = v
-	}
+	maps.Copy(c, config)
 	return Start(ctx, dir, "broker", nil, c)
 }
 
-// Start runs `gantry MODE` with its store under dir, config as --set flags (listenPort 0 unless given) and more
-// arguments, and waits for the ready line. When somebody took one of the free ports before the server did, it tries again.
+// Start runs `gantry MODE` with its store under dir, config as --set flags and more arguments, and waits for the ready line.
+// Without a listenPort in config it gets a free one, below the range of the kernel's own choice: under a load of
+// connections few triples of that range stay free until they are bound.
 func Start(ctx context.Context, dir, mode string, args []string, config map[string]string) (*Server, error) {
 	exe, err := Binary()
 	if err != nil {
 		return nil, err
 	}
-	args = append([]string{mode, "--store", dir}, args...)
-	if _, ok := config["listenPort"]; !ok {
-		args = append(args, "--set", "listenPort=0")
-	}
-	var set []string
-	for k, v := range config {
-		set = append(set, k+"="+v)
-	}
-	slices.Sort(set)
-	for _, s := range set {
-		args = append(args, "--set", s)
-	}
 	for try := 1; ; try++ {
-		p, err := proc.Start(proc.Options{Name: "gantry-" + mode, Path: exe, Args: args, Dir: dir, Env: []string{"NAMESRV_ADDR="}})
+		set := map[string]string{}
+		maps.Copy(set, config)
+		if _, ok := set["listenPort"]; !ok {
+			port, err := proc.FreePorts(-2, 1)
+			if err != nil {
+				return nil, err
+			}
+			set["listenPort"] = strconv.Itoa(port)
+		}
+		all := append([]string{mode, "--store", dir}, args...)
+		for _, k := range slices.Sorted(maps.Keys(set)) {
+			all = append(all, "--set", k+"="+set[k])
+		}
+		p, err := proc.Start(proc.Options{Name: "gantry-" + mode, Path: exe, Args: all, Dir: dir, Env: []string{"NAMESRV_ADDR="}})
 		if err != nil {
 			return nil, err
 		}
