@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 )
@@ -37,11 +38,13 @@ func listen(host string, port int) (*listeners, error) {
 	}
 	const tries = 100
 	var last error
-	for range tries {
-		// The system proposes a port; its neighbours have to be free as well.
-		probe, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	for i := range tries {
+		probe, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(propose(i))))
 		if err != nil {
-			return nil, fmt.Errorf("listen on %q: %w", host, err)
+			if last = err; i%2 == 0 {
+				return nil, fmt.Errorf("listen on %q: %w", host, err)
+			}
+			continue
 		}
 		port := probe.Addr().(*net.TCPAddr).Port
 		if port <= fastBelow || port+haAbove > 65535 {
@@ -53,7 +56,20 @@ func listen(host string, port int) (*listeners, error) {
 			return l, nil
 		}
 	}
-	return nil, fmt.Errorf("no three neighbouring ports are free on %q: %w", host, last)
+	// The last error only says which of many ports was taken last.
+	return nil, fmt.Errorf("no three neighbouring ports are free on %q for listenPort=0 (%v); name a port with listenPort", host, last)
+}
+
+// propose is the port of try i: in turn one of the system's choice (0) and one
+// below the range from which the systems in use take the ports of outgoing
+// connections. On a machine with very many of those, also closed a minute ago, a
+// free port of the system's choice has no free neighbours.
+func propose(i int) int {
+	if i%2 == 0 {
+		return 0
+	}
+	const low, high = 10_000, 32_000
+	return low + rand.IntN(high-low)
 }
 
 // pair completes a main listener with its fast port, and closes it on an error.
