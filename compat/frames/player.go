@@ -165,7 +165,7 @@ var (
 // was wrong in words of its own.
 var exception = regexp.MustCompile(`^(?:(?:java|com|org)\.[A-Za-z0-9_.$]+(?:Exception|Error)\b|Cannot invoke ")`)
 
-const anyRemark = "remark $EXCEPTION\n"
+const anyRemark = "remark $ANY\n"
 
 // Same tells whether an answer of Gantry is what a script wants. Where Java's has the text of an exception, the code counts
 // and that there is a remark; and a remark that Java leaves behind in a success need not be there.

@@ -37,9 +37,10 @@ import (
 // A server may show a little later what it has answered already (a message in its queue, a topic in a route): calls that
 // only read such things (Step.Reads) are repeated for a moment until the answer is the wanted one.
 //
-// $BROKER, $FAST, $HA and $NAMESRV stand for the servers' addresses, in requests and answers; in answers $MS is any time, $N any count,
-// $ID the broker's part of a message id, $UNIQ an id that the broker drew, $PORT the port of a client. A remark $EXCEPTION stands for the text of a Java
-// exception, for which Gantry has any words.
+// $BROKER, $FAST, $HA and $NAMESRV stand for the servers' addresses, in requests and answers; in answers $MS is any time,
+// $N any count, $ID the broker's part of a message id, $UNIQ an id that the broker drew, $PORT the port of a client. A
+// remark $ANY stands for the text of a Java exception, in whose place any words will do; then the ext fields are not
+// compared either.
 //
 // Where Gantry answers differently on purpose, "---- gantry: REASON" and its answer follow Java's.
 type Script struct {
