@@ -41,13 +41,14 @@ func (e *ValueError) Error() string {
 // are null leave no nil pointers behind: they are left out.
 //
 // An empty text or null gives ErrEmpty and leaves v as it was but for its
-// defaults.
+// defaults. A text whose values take far more memory than itself, such as a list
+// of millions of {}, is refused with a SyntaxError where it becomes too much.
 func Unmarshal(src []byte, v any) error {
 	rv := reflect.ValueOf(v)
 	if rv.Kind() != reflect.Pointer || rv.IsNil() {
 		return fmt.Errorf("fastjson: Unmarshal into %T", v)
 	}
-	d := decoder{parser: parser{b: src}}
+	d := decoder{parser: parser{b: src}, room: &room{left: freeRoom + roomFactor*len(src)}}
 	defaults(rv.Elem())
 	if err := d.start(); err != nil {
 		return err
@@ -67,7 +68,30 @@ func Unmarshal(src []byte, v any) error {
 	return d.end()
 }
 
-type decoder struct{ parser }
+// What the elements of lists and maps may take together: a flat part, and bytes
+// for each byte of text. Each {} of a heartbeat's consumer list is 96 bytes here;
+// what has any contents stays far below (an offset table with names of one letter
+// needs 7 for each byte). Without the bound a frame of 16 MiB made 1.6 GB of them.
+const (
+	freeRoom   = 4 << 20
+	roomFactor = 8
+)
+
+// room is what is left of that, for one text.
+type room struct{ left int }
+
+type decoder struct {
+	parser
+	room *room
+}
+
+// take notes that an element of n bytes is going to be made.
+func (d *decoder) take(n uintptr) error {
+	if d.room.left -= int(n); d.room.left < 0 {
+		return d.errorf("too many values for a text of %d bytes", len(d.b))
+	}
+	return nil
+}
 
 var (
 	textType = reflect.TypeFor[encoding.TextUnmarshaler]()
@@ -141,6 +165,9 @@ func (d *decoder) value(v reflect.Value) error {
 		if k := t.Elem().Kind(); k != reflect.String && d.quotedNull() {
 			v.SetZero()
 			return nil
+		}
+		if err := d.take(t.Elem().Size()); err != nil {
+			return err
 		}
 		e := reflect.New(t.Elem())
 		defaults(e.Elem())
@@ -225,11 +252,20 @@ func within(step string, err error) error {
 	return ve
 }
 
+// mapSize is about what an empty map takes.
+const mapSize = 48
+
 func (d *decoder) mapping(v reflect.Value) error {
 	t := v.Type()
+	if err := d.take(mapSize); err != nil {
+		return err
+	}
 	v.Set(reflect.MakeMap(t)) // of two equal members the last one counts
 	elem := reflect.New(t.Elem()).Elem()
 	return d.object(func(objectKey, key []byte) error {
+		if err := d.take(t.Key().Size() + t.Elem().Size()); err != nil {
+			return err
+		}
 		k := reflect.New(t.Key()).Elem()
 		if err := d.key(k, objectKey, key); err != nil {
 			return err
@@ -261,7 +297,7 @@ func (d *decoder) key(k reflect.Value, objectKey, key []byte) error {
 	bad := func(want string) error { return &ValueError{Text: "key " + short(string(text)), Want: want} }
 	switch {
 	case k.Kind() == reflect.Struct && !reflect.PointerTo(k.Type()).Implements(textType):
-		sub := decoder{parser{b: text, depth: d.depth}}
+		sub := decoder{parser{b: text, depth: d.depth}, d.room}
 		if sub.peek() != '{' {
 			return bad("an object")
 		}
@@ -303,12 +339,20 @@ func (d *decoder) list(v reflect.Value) error {
 	if t.Elem().Kind() == reflect.Uint8 {
 		return d.bytes(v)
 	}
-	out := reflect.MakeSlice(t, 0, 4)
+	out := reflect.MakeSlice(t, 0, 0)
+	zero := reflect.Zero(t.Elem())
 	one := func() error {
-		out = reflect.Append(out, reflect.Zero(t.Elem()))
+		if err := d.take(t.Elem().Size()); err != nil {
+			return err
+		}
+		out = reflect.Append(out, zero)
 		e := out.Index(out.Len() - 1)
 		defaults(e)
-		return within("["+strconv.Itoa(out.Len()-1)+"]", d.value(e))
+		err := d.value(e)
+		if err != nil {
+			err = within("["+strconv.Itoa(out.Len()-1)+"]", err)
+		}
+		return err
 	}
 	var err error
 	if d.peek() == '[' {
@@ -498,6 +542,9 @@ func (d *decoder) time(v reflect.Value) error {
 	return &ValueError{Text: short(s), Want: "a date"}
 }
 
+// anySize is what a value without a known type takes, with what it points to.
+const anySize = 32
+
 // any reads a value without knowing its type: nil, bool, int64, float64,
 // string, []any or map[string]any.
 func (d *decoder) any() (any, error) {
@@ -508,6 +555,9 @@ func (d *decoder) any() (any, error) {
 	case '[':
 		out := []any{}
 		err := d.array(func() error {
+			if err := d.take(anySize); err != nil {
+				return err
+			}
 			x, err := d.any()
 			out = append(out, x)
 			return err
@@ -518,6 +568,9 @@ func (d *decoder) any() (any, error) {
 		err := d.object(func(objectKey, key []byte) error {
 			if objectKey != nil {
 				key = objectKey
+			}
+			if err := d.take(mapSize + anySize); err != nil {
+				return err
 			}
 			x, err := d.any()
 			out[string(key)] = x

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -363,4 +364,62 @@ func BenchmarkMarshalOffsets(b *testing.B) {
 		out, _ = Append(out[:0], table, Pretty)
 	}
 	b.SetBytes(int64(len(out)))
+}
+
+// TestRoom: many values of a few characters are refused before they fill the
+// memory; short ones with contents are not, at any length.
+func TestRoom(t *testing.T) {
+	type sub struct{ A, B, C, D, E, F string }
+	many := func(n int, open, element, closing string) []byte {
+		return []byte(open + strings.Repeat(element+",", n) + element + closing)
+	}
+	var list []sub
+	var lists [][]sub
+	var pointers []*sub
+	var set map[string]map[string]sub
+	var untyped any
+	for _, c := range []struct {
+		name string
+		text []byte
+		into any
+		ok   bool
+	}{
+		{"empty objects", many(300_000, "[", "{}", "]"), &list, false},
+		{"few empty objects", many(10_000, "[", "{}", "]"), &list, true},
+		{"short objects", many(300_000, "[", `{"a":"x"}`, "]"), &list, false},
+		{"objects", many(300_000, "[", `{"a":"1","b":"2"}`, "]"), &list, true},
+		{"pointers", many(300_000, "[", "{}", "]"), &pointers, false},
+		{"empty lists", many(300_000, "[", "[]", "]"), &lists, true},
+		{"maps", many(300_000, "{", `"a":{"":{}}`, "}"), &set, false},
+		{"untyped", many(300_000, "[", "1", "]"), &untyped, false},
+	} {
+		before := allocated()
+		err := Unmarshal(c.text, c.into)
+		took := allocated() - before
+		var se *SyntaxError
+		switch {
+		case c.ok && err != nil, !c.ok && (!errors.As(err, &se) || !strings.Contains(err.Error(), "too many values")):
+			t.Errorf("%s: %v", c.name, err)
+		case took > uint64(60*len(c.text)+10*freeRoom):
+			t.Errorf("%s: %d bytes of text took %d", c.name, len(c.text), took)
+		}
+	}
+	// The smallest offset table that makes sense.
+	var text strings.Builder
+	text.WriteString(`{`)
+	for i := range 100_000 {
+		fmt.Fprintf(&text, `"%x@g":{0:1},`, i)
+	}
+	text.WriteString(`}`)
+	var offsets map[string]map[int32]int64
+	if err := Unmarshal([]byte(text.String()), &offsets); err != nil || len(offsets) != 100_000 {
+		t.Errorf("%d of 100000 offsets: %v", len(offsets), err)
+	}
+}
+
+// allocated is how many bytes this process has ever allocated.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }
