@@ -69,7 +69,11 @@ func TestCrashes(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d (go test -run TestCrashes -crash.seed %d ./store)", seed, seed)
-	for round := range *crashRounds {
+	rounds := *crashRounds
+	if raceEnabled {
+		rounds /= 4
+	}
+	for round := range rounds {
 		rnd := rand.New(rand.NewPCG(seed, uint64(round)))
 		w := &world{t: t, rnd: rnd, clock: newClock(), deleted: map[string]int64{}}
 		w.tell("round %d", round)

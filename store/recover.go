@@ -386,9 +386,9 @@ func (r *recovery) recoverIndex() error {
 	if err != nil {
 		return err
 	}
-	if r.crashed {
+	if r.crashed || from.Behind {
 		at := from.Offset
-		if r.ours {
+		if r.ours && !from.Behind {
 			// This broker syncs queues and index together: what lies between
 			// the last entry and the checkpoint has no keys.
 			at = max(at, min(cp.QueueOffset, r.end))

@@ -219,6 +219,10 @@ func (s *Store) Tick(now time.Time) {
 		return
 	}
 	s.gets.sample(now, s.commitLog.Stats())
+	if err := s.guard(); err != nil {
+		s.fail(err)
+		return
+	}
 	if err := s.dispatcher.Do(s.writeOut); err != nil {
 		s.fail(err)
 		return
@@ -235,11 +239,24 @@ func (s *Store) Tick(now time.Time) {
 	}
 }
 
+// guard looks whether somebody else has been at the files: a Java broker that
+// is started on a store in use removes some of them before it notices the lock.
+func (s *Store) guard() error {
+	if s.commitLog.Missing() {
+		return errors.New("the commit log file in use was deleted by somebody else")
+	}
+	if ok, err := s.exists(path.Join(s.o.Root, "abort")); err != nil || !ok {
+		s.log.Error("somebody has deleted the abort file; was a Java broker started on this store?", zap.Error(err))
+		return s.markRunning()
+	}
+	return nil
+}
+
 // writeOut runs on the dispatcher.
 func (s *Store) writeOut() error {
 	err := s.queues.Tick()
 	if err == nil && s.index != nil {
-		err = s.index.WriteOut()
+		err = errors.Join(s.index.WriteOut(), s.index.Heal())
 	}
 	return err
 }

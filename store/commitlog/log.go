@@ -306,6 +306,9 @@ func (l *Log) ReadAt(p []byte, off int64) error {
 // SegmentSize is the length of each file.
 func (l *Log) SegmentSize() int64 { return l.opts.SegmentSize }
 
+// Missing says that the file being written has been deleted by somebody else.
+func (l *Log) Missing() bool { return l.series.Missing() }
+
 // Segments lists the starts of all files, ascending.
 func (l *Log) Segments() []int64 { return l.series.Starts() }
 

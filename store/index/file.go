@@ -2,7 +2,9 @@ package index
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/gantrymq/gantry/store/vfs"
@@ -74,9 +76,9 @@ func (g geometry) size() int64           { return g.entryAt(g.entries) }
 type file struct {
 	geometry
 	name string
-	f    vfs.File
 
 	mu     sync.Mutex
+	f      vfs.File // changed by rewrite only, under mu and flushMu
 	header Header
 	// pages hold the file from its beginning to slotsEnd; nil: not in memory.
 	// The header in page 0 is only brought up to date when the page is written.
@@ -271,6 +273,43 @@ func (f *file) flush(slots, sync bool) error {
 	return nil
 }
 
+// rewrite makes a new file out of one that has lost its name. For the writer.
+func (f *file) rewrite(fs vfs.FS) error {
+	if err := f.writeEntries(); err != nil {
+		return err
+	}
+	f.flushMu.Lock()
+	defer f.flushMu.Unlock()
+	to, err := fs.Open(f.name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	err = to.Truncate(f.size())
+	buf := make([]byte, 1<<20)
+	for at, end := f.entryAt(1), f.entryAt(f.header.Count); at < end && err == nil; at += int64(len(buf)) {
+		b := buf[:min(int64(len(buf)), end-at)]
+		if _, err = f.f.ReadAt(b, at); err == nil {
+			_, err = to.WriteAt(b, at)
+		}
+	}
+	for i := 0; i < len(f.pages) && !f.fresh && err == nil; i++ { // what is only in the old file
+		f.mu.Lock()
+		_, err = f.page(i)
+		f.mu.Unlock()
+	}
+	if err != nil {
+		return errors.Join(err, to.Close())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, p := range f.pages {
+		f.dirty[i] = p != nil
+	}
+	old := f.f
+	f.f, f.writtenHead, f.unsynced = to, Header{}, true
+	return old.Close()
+}
+
 // unfill frees the table of a file whose slots are all written.
 func (f *file) unfill() {
 	f.flushMu.Lock()
@@ -294,9 +333,10 @@ func (f *file) slot(hash int32) (int32, Header, error) {
 		f.mu.Unlock()
 		return n, h, nil
 	}
+	disk := f.f
 	f.mu.Unlock()
 	var b [slotSize]byte
-	if _, err := f.f.ReadAt(b[:], at); err != nil {
+	if _, err := disk.ReadAt(b[:], at); err != nil {
 		return 0, h, fmt.Errorf("read %s at %d: %w", f.name, at, err)
 	}
 	return int32(binary.BigEndian.Uint32(b[:])), h, nil
@@ -311,8 +351,9 @@ func (f *file) entry(n int32) (entry, error) {
 		f.mu.Unlock()
 		return decodeEntry(b[:]), nil
 	}
+	disk := f.f
 	f.mu.Unlock()
-	if _, err := f.f.ReadAt(b[:], f.entryAt(n)); err != nil {
+	if _, err := disk.ReadAt(b[:], f.entryAt(n)); err != nil {
 		return entry{}, fmt.Errorf("read entry %d of %s: %w", n, f.name, err)
 	}
 	return decodeEntry(b[:]), nil

@@ -58,6 +58,9 @@ type Index struct {
 type Resume struct {
 	Offset int64
 	Keys   int
+	// Behind: a file was rebuilt or set aside, so records behind Offset may
+	// lack entries even after a clean stop.
+	Behind bool
 }
 
 // Open looks at the files. After it, Recover must be called before anything is
@@ -335,6 +338,23 @@ func (x *Index) Flush(sync bool) error {
 		}
 	}
 	return x.error()
+}
+
+// Heal writes the file in progress anew if somebody has deleted it, as a Java
+// broker does that is started on a store in use. For the dispatcher.
+func (x *Index) Heal() error {
+	f := x.active
+	if f == nil {
+		return nil
+	}
+	if _, err := x.o.FS.Stat(f.name); !errors.Is(err, iofs.ErrNotExist) {
+		return nil
+	}
+	x.o.Log.Error("somebody has deleted the index file in use; was a Java broker started on this store? It is written again", zap.String("file", f.name))
+	if err := f.rewrite(x.o.FS); err != nil {
+		return fmt.Errorf("write the deleted index file again: %w", err)
+	}
+	return x.o.FS.SyncDir(x.o.Dir)
 }
 
 // Close writes everything and closes the files.

@@ -35,6 +35,16 @@ type Recovery struct {
 // Recover makes the files ready to be added to and returns from where on
 // records have to be put again after a crash.
 func (x *Index) Recover(r Recovery) (Resume, error) {
+	for i := 1; i < len(x.files); i++ {
+		// Entries lie in the order of the log. A Java broker that was started
+		// while the store was in use may have begun a file of its own.
+		if h := x.files[i].header; h.Count > 1 && h.BeginOffset < x.files[i-1].header.EndOffset {
+			x.o.Log.Error("index file does not follow the one before", zap.String("file", x.files[i].name))
+			if err := x.setAside(i, r.Evidence); err != nil {
+				return Resume{}, err
+			}
+		}
+	}
 	from := len(x.files)
 	for from > 0 {
 		h := x.files[from-1].header
@@ -72,8 +82,9 @@ func (x *Index) Recover(r Recovery) (Resume, error) {
 			x.active.fill(x.active.header.Count == 1)
 		}
 	}
-	var err error
-	x.from, err = x.resume()
+	last, err := x.resume()
+	last.Behind = x.from.Behind
+	x.from = last
 	return x.from, err
 }
 
@@ -133,6 +144,7 @@ func (x *Index) rebuild(f *file, r Recovery) (usable bool, err error) {
 	}
 	f.header = h
 	f.pendingFrom = n
+	x.from.Behind = true
 	if err := x.clearBehind(f, r.Evidence); err != nil {
 		return false, fmt.Errorf("cut index file %s: %w", f.name, err)
 	}
@@ -276,6 +288,7 @@ func (x *Index) setAside(i int, evidence string) error {
 			return err
 		}
 	}
+	x.from.Behind = x.from.Behind || i < len(x.files)
 	x.files = x.files[:i]
 	return nil
 }

@@ -114,6 +114,32 @@ func TestGrowPreCreatesAndDropsUnused(t *testing.T) {
 
 // Whatever moment the power fails at, the folder can be loaded again and no
 // file that Grow returned is missing.
+// A Java broker started on a store in use deletes the file created ahead.
+func TestFileCreatedAheadIsDeletedBySomebody(t *testing.T) {
+	m := vfs.NewMem()
+	s := open(t, m)
+	grow(t, s, 0)
+	settle(s)
+	if err := m.Remove("/log/" + Name(size)); err != nil {
+		t.Fatal(err)
+	}
+	g := grow(t, s, size)
+	if _, err := g.WriteAt([]byte("kept"), size); err != nil {
+		t.Fatal(err)
+	}
+	settle(s)
+	if got := names(t, m); got != "0:8192 8192:8192 16384:8192" {
+		t.Fatalf("files %s", got)
+	}
+	if s.Missing() {
+		t.Error("nothing is missing")
+	}
+	m.Remove("/log/" + Name(size))
+	if !s.Missing() {
+		t.Error("the file in use is missing")
+	}
+}
+
 func TestCrashDuringCreation(t *testing.T) {
 	m := vfs.NewMem()
 	f := vfs.NewFaults(m)

@@ -268,6 +268,12 @@ func (s *Series) Grow(start int64) (*Segment, error) {
 		s.removeFile(g)
 		g = nil
 	}
+	if g != nil && s.gone(g) {
+		// What is written to a file without a name is lost at the next start.
+		s.log.Error("somebody has deleted the file created ahead; was a Java broker started on this folder?", zap.String("file", g.path()))
+		g.retire()
+		g = nil
+	}
 	if g == nil {
 		if s.ignored != nil {
 			s.log.Warn("creating the next file ahead had failed, trying again now", zap.Error(s.ignored))
@@ -282,6 +288,20 @@ func (s *Series) Grow(start int64) (*Segment, error) {
 	s.list.Store(&list)
 	s.preCreate(g.end())
 	return g, nil
+}
+
+// gone says that a file has no name any more. A Java broker that is started on
+// a store in use deletes the file created ahead before it notices the lock.
+func (s *Series) gone(g *Segment) bool {
+	_, err := s.fs.Stat(g.path())
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// Missing says that the file of the last segment was deleted by somebody else
+// while it is in use.
+func (s *Series) Missing() bool {
+	g, ok := s.Last()
+	return ok && s.gone(g)
 }
 
 // Prepare lets the background create the file behind the last segment, or the
