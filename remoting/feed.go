@@ -61,28 +61,27 @@ func (c *Conn) Feed(rd *Round, data []byte) error {
 		c.activity.Add(1)
 	}
 	c.begin()
-	err := c.round(rd, data)
+	err := c.guarded(rd, data)
+	rd.end()
 	c.end()
 	if err != nil {
+		if errors.Is(err, frame.ErrMalformed) {
+			c.srv.stats.malformed.Add(1)
+		}
 		c.shut(err.Error())
 	}
 	return err
 }
 
-// round keeps a failure of this package to the connection on which it happened.
-func (c *Conn) round(rd *Round, data []byte) (err error) {
+// guarded keeps a failure of this package to the connection on which it happened.
+func (c *Conn) guarded(rd *Round, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.srv.Failed("serving a connection", p)
 			err = fmt.Errorf("internal error: %v", p)
 		}
 	}()
-	err = c.consume(rd, data)
-	rd.end()
-	if errors.Is(err, frame.ErrMalformed) {
-		c.srv.stats.malformed.Add(1)
-	}
-	return err
+	return c.consume(rd, data)
 }
 
 // Paused tells whether requests are kept back because the peer does not read its answers. Once the transport has got

@@ -63,41 +63,52 @@ func (c *Conn) end() {
 	c.out.Unlock()
 }
 
-// put adds one frame to the out-queue: what encode appends, then body or views. The frame's length is checked, since
-// a peer closes the connection when it sees one that is too long.
+// put adds one frame to the out-queue: what encode appends, then body or views. It releases views if it fails.
 func (c *Conn) put(encode encoder, body []byte, views Views) error {
+	wake, over, err := c.enqueue(&encode, body, views)
+	switch {
+	case err != nil:
+		if views != nil {
+			views.Release()
+		}
+		return err
+	case over:
+		c.srv.stats.overflows.Add(1)
+		c.Close(fmt.Sprintf("the peer does not read: more than %d bytes of answers are waiting", c.srv.opt.HardLimit))
+	case wake:
+		c.link.Wake()
+	}
+	return nil
+}
+
+// enqueue reports whether the transport has to be woken, and whether the hard limit is passed. The frame's length is
+// checked, since a peer closes the connection when it sees one that is too long.
+func (c *Conn) enqueue(encode *encoder, body []byte, views Views) (wake, over bool, err error) {
 	n := len(body)
 	if views != nil {
 		n = views.Len()
 	}
 	c.out.Lock()
+	defer c.out.Unlock() // a header may panic
 	if c.out.closed {
-		c.out.Unlock()
-		if views != nil {
-			views.Release()
-		}
-		return c.closedError(ErrClosed)
+		return false, false, c.closedError(ErrClosed)
 	}
 	b := c.out.batch
 	if b == nil {
 		b = batches.Get().(*Batch)
 		c.out.batch = b
 	}
-	room := headerGuess + encode.extra()
+	room := headerGuess + len(encode.remark)
 	if n <= chunk {
 		room += len(body)
 	}
 	t := b.room(room)
 	start := len(t.b)
-	t.b = encode.appendTo(t.b, n, c.srv.opt.Serialize)
-	if len(t.b)-start+n > 4+frame.MaxLength {
-		t.b = t.b[:start]
-		c.out.Unlock()
-		if views != nil {
-			views.Release()
-		}
-		return &tooLong{n}
+	frameStart := encode.appendTo(t.b, n, c.srv.opt.Serialize)
+	if len(frameStart)-start+n > 4+frame.MaxLength {
+		return false, false, &tooLong{n}
 	}
+	t.b = frameStart
 	b.size += len(t.b) - start + n
 	switch {
 	case views != nil:
@@ -108,22 +119,21 @@ func (c *Conn) put(encode encoder, body []byte, views Views) error {
 		t = b.room(n)
 		t.b = append(t.b, body...)
 	}
-	wake := !c.out.round && !c.out.woken
-	if wake {
+	if wake = !c.out.round && !c.out.woken; wake {
 		c.out.woken = true
 	}
 	c.queued.Store(int64(b.size))
-	over := b.size+int(c.unsent.Load()) > c.srv.opt.HardLimit
-	c.out.Unlock()
-	if over {
-		c.srv.stats.overflows.Add(1)
-		c.Close(fmt.Sprintf("the peer does not read: more than %d bytes of answers are waiting", c.srv.opt.HardLimit))
-		return nil
+	return wake, b.size+int(c.unsent.Load()) > c.srv.opt.HardLimit, nil
+}
+
+// busy tells whether there are requests in hand or answers to write.
+func (c *Conn) busy() bool {
+	if c.inflight.Load() > 0 {
+		return true
 	}
-	if wake {
-		c.link.Wake()
-	}
-	return nil
+	c.out.Lock() // Take moves bytes from one count to the other
+	defer c.out.Unlock()
+	return c.Outbound() > 0
 }
 
 // tooLong is the error of a frame that no peer would take.
@@ -142,8 +152,6 @@ type encoder struct {
 	remark  string
 	header  command.Header
 }
-
-func (e *encoder) extra() int { return len(e.remark) }
 
 func (e *encoder) appendTo(dst []byte, body int, serialize byte) []byte {
 	enc := command.Encoder{Serialize: serialize}

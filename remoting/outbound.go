@@ -70,7 +70,11 @@ func (b *Batch) room(n int) *buffer {
 	default:
 		b.seal()
 		b.bufs = append(b.bufs, t)
-		b.tail, b.mark = newBuffer(max(n, 4<<10)), 0
+		size := 4 << 10
+		if b.size >= chunk {
+			size = chunk
+		}
+		b.tail, b.mark = newBuffer(max(n, size)), 0
 	}
 	return b.tail
 }

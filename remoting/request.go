@@ -108,20 +108,32 @@ func (r *Request) finish(rc code.Response, remark string, h command.Header, body
 		}
 		return
 	}
-	c := r.Conn
-	if r.Cmd.Oneway() {
-		if v != nil {
-			v.Release()
-		}
-	} else {
-		e := encoder{code: int32(rc), opaque: r.Cmd.Opaque, remark: remark, header: h}
-		if err, long := c.put(e, body, v).(*tooLong); long {
-			c.srv.log.Error("an answer is too long for a frame", zap.Int32("request", r.Cmd.Code), zap.Error(err))
-			_ = c.put(encoder{code: int32(code.SystemError), opaque: r.Cmd.Opaque, remark: err.Error()}, nil, nil)
-		}
+	if !r.Cmd.Oneway() {
+		r.answer(rc, remark, h, body, v)
+	} else if v != nil {
+		v.Release()
 	}
-	c.inflight.Add(-1)
+	r.Conn.inflight.Add(-1)
 	r.drop()
+}
+
+func (r *Request) answer(rc code.Response, remark string, h command.Header, body []byte, v Views) {
+	defer func() {
+		if p := recover(); p != nil { // a header that cannot be written; the peer must not wait for it
+			r.Conn.srv.Failed("writing an answer", p)
+			r.sorry(fmt.Sprintf("internal error: %v", p))
+		}
+	}()
+	e := encoder{code: int32(rc), opaque: r.Cmd.Opaque, remark: remark, header: h}
+	if err, long := r.Conn.put(e, body, v).(*tooLong); long {
+		r.Conn.srv.log.Error("an answer is too long for a frame", zap.Int32("request", r.Cmd.Code), zap.Error(err))
+		r.sorry(err.Error())
+	}
+}
+
+// sorry answers with code 1.
+func (r *Request) sorry(remark string) {
+	_ = r.Conn.put(encoder{code: int32(code.SystemError), opaque: r.Cmd.Opaque, remark: remark}, nil, nil)
 }
 
 // Detach says that the request will be finished later, by whatever goroutine. In an inline handler the views of Cmd
@@ -162,7 +174,7 @@ func (r *Request) keep() {
 func (r *Request) run(h Handler, put uint32) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.failed(p)
+			r.failed(p, put)
 		}
 	}()
 	h(r)
@@ -171,7 +183,7 @@ func (r *Request) run(h Handler, put uint32) {
 	}
 }
 
-func (r *Request) failed(p any) {
+func (r *Request) failed(p any, put uint32) {
 	if b, ok := p.(bug); ok {
 		panic(b)
 	}
@@ -179,14 +191,12 @@ func (r *Request) failed(p any) {
 	s.stats.panics.Add(1)
 	s.log.Error("a request handler failed", zap.Int32("request", r.Cmd.Code), zap.Stringer("remote", r.Conn.remote),
 		zap.Any("panic", p), zap.Stack("stack"))
-	switch st := r.state.Load(); {
-	case st&(finished|handed) != 0 && st&inLane == 0:
-	case st&finished != 0:
-	default:
-		// Somebody may still hold a detached request and answer it: it is not used again, so that this does no harm.
-		r.refs.Add(1)
-		r.Fail(code.SystemError, fmt.Sprintf("internal error: %v", p))
+	if r.state.Load()&(finished|put&handed) != 0 {
+		return
 	}
+	// Somebody may still hold a detached request and answer it: it is not used again, so that this does no harm.
+	r.refs.Add(1)
+	r.Fail(code.SystemError, fmt.Sprintf("internal error: %v", p))
 }
 
 // forgotten answers as Java does when a processor set nothing.

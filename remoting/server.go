@@ -126,10 +126,21 @@ func (s *Server) Open(link Link, remote, local netip.AddrPort, fast bool) (*Conn
 	s.sweep()
 	s.mu.Unlock()
 	s.stats.opened.Add(1)
-	if s.opt.OnOpen != nil {
-		s.opt.OnOpen(c)
-	}
+	s.hook("OnOpen", s.opt.OnOpen, c)
 	return c, nil
+}
+
+func (s *Server) hook(name string, f func(*Conn), c *Conn) {
+	if f == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.Failed(name, p)
+			c.Close(fmt.Sprintf("internal error: %v", p))
+		}
+	}()
+	f(c)
 }
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
@@ -160,9 +171,7 @@ func (c *Conn) Gone(reason string) {
 	s.mu.Lock()
 	delete(s.conns, c.id)
 	s.mu.Unlock()
-	if s.opt.OnClose != nil {
-		s.opt.OnClose(c)
-	}
+	s.hook("OnClose", s.opt.OnClose, c)
 	s.log.Debug("connection closed", zap.Stringer("remote", c.remote), zap.Uint64("conn", c.id), zap.String("reason", c.Reason()))
 }
 
@@ -283,7 +292,7 @@ func (s *Server) drain(ctx context.Context) error {
 		busy := 0
 		s.mu.Lock()
 		for _, c := range s.conns {
-			if !c.Closed() && (c.inflight.Load() > 0 || c.Outbound() > 0) {
+			if !c.Closed() && c.busy() {
 				busy++
 			}
 		}

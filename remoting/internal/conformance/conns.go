@@ -484,6 +484,29 @@ func (s *suite) hooks(t *testing.T) {
 	}
 }
 
+// A hook that fails costs its connection.
+func (s *suite) failingHooks(t *testing.T) {
+	var n atomic.Int32
+	srv, addr := s.start(t, remoting.Options{
+		OnOpen: func(*remoting.Conn) {
+			if n.Add(1) == 1 {
+				panic("as told")
+			}
+		},
+		OnClose: func(*remoting.Conn) { panic("as told") },
+		Routes:  []remoting.Route{inline(10, echo)},
+	})
+	p := Dial(t, addr)
+	p.Send(Request(10, 1, nil))
+	p.Closed()
+	p = Dial(t, addr)
+	if a := p.Ask(10, 1, []byte("x")); string(a.Body) != "x" {
+		t.Errorf("answer %+v", a)
+	}
+	p.Close()
+	eventually(t, "both connections have ended", func() bool { return srv.Stats().Connections == 0 && srv.Stats().Panics == 3 })
+}
+
 func (s *suite) closeFromHandler(t *testing.T) {
 	closed := make(chan string, 4)
 	srv, addr := s.start(t, remoting.Options{OnClose: func(c *remoting.Conn) { closed <- c.Reason() }, Routes: []remoting.Route{

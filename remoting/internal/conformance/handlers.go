@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/command"
 	"github.com/gantrymq/gantry/remoting"
 )
 
@@ -57,6 +58,8 @@ func (s *suite) panics(t *testing.T) {
 		inline(10, echo),
 		inline(11, fail),
 		laned(12, remoting.Admin, fail),
+		inline(14, func(r *remoting.Request) { r.Reply((*badHeader)(nil), nil) }),
+		laned(15, remoting.Admin, func(r *remoting.Request) { r.Reply((*badHeader)(nil), nil) }),
 		inline(13, func(r *remoting.Request) {
 			r.Round().Defer(t, func() remoting.RoundTask { return failingTask{} })
 			r.Reply(nil, nil)
@@ -74,11 +77,21 @@ func (s *suite) panics(t *testing.T) {
 	if a := p.Ask(13, 3, nil); a.Code != 0 {
 		t.Errorf("a round task failed: %+v", a)
 	}
+	for _, c := range []int{14, 15} {
+		if a := p.Ask(c, 5, nil); a.Code != 1 || a.Opaque != 5 || !strings.HasPrefix(a.Remark, "internal error: ") {
+			t.Errorf("a header that cannot be written: %+v", a)
+		}
+	}
 	if a := p.Ask(10, 4, []byte("x")); string(a.Body) != "x" {
 		t.Errorf("afterwards: %+v", a)
 	}
-	eventually(t, "panics are counted", func() bool { return srv.Stats().Panics == 5 })
+	eventually(t, "panics are counted", func() bool { return srv.Stats().Panics == 7 })
 }
+
+// badHeader fails when it is written, as one that was never filled in would.
+type badHeader struct{ n int64 }
+
+func (h *badHeader) AppendFields(w *command.Writer) { w.Int("n", h.n) }
 
 type failingTask struct{}
 

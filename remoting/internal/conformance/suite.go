@@ -64,6 +64,7 @@ func Run(t *testing.T, serve Serve) {
 		{"CallDown", (*suite).callDown},
 		{"CallDownEnds", (*suite).callDownEnds},
 		{"Hooks", (*suite).hooks},
+		{"FailingHooks", (*suite).failingHooks},
 		{"CloseFromHandler", (*suite).closeFromHandler},
 		{"ConnectionCap", (*suite).connectionCap},
 		{"GoAway", (*suite).goAway},

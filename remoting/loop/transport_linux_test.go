@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkServer measures what a request of 300 bytes costs the server process: with 64 requests under way on each of
-// four connections, and with one request at a time.
+// four connections, and with one request at a time on each of 1, 16 and 1,000.
 func BenchmarkServer(b *testing.B) {
 	for _, k := range []struct {
 		name string
@@ -20,7 +20,7 @@ func BenchmarkServer(b *testing.B) {
 		for _, w := range []struct {
 			name         string
 			conns, under int
-		}{{"pipelined", 4, 64}, {"single", 1, 1}, {"single16", 16, 1}} {
+		}{{"pipelined", 4, 64}, {"single", 1, 1}, {"single16", 16, 1}, {"single1000", 1000, 1}} {
 			for _, tr := range transports {
 				b.Run(k.name+"/"+w.name+"/"+tr, func(b *testing.B) { benchmarkServer(b, tr, k.code, w.conns, w.under) })
 			}
