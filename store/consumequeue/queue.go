@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"strconv"
 	"sync"
@@ -109,7 +110,8 @@ func (q *Queue) Recent(n int64) bool {
 
 const recentUnits = 1 << 20 // 20 MiB of units
 
-// ErrNoFile is returned for units whose file is missing.
+// ErrNoFile is returned for units whose file is missing. Readers step over
+// them, which they must not do for any other error.
 var ErrNoFile = errors.New("consume queue file is missing")
 
 // Units reads units from unit number from on into dst and returns how many.
@@ -160,8 +162,11 @@ func (q *Queue) buffered(at int64) bool { return q.warm != nil && at >= q.warm.s
 func (q *Queue) fromFile(at int64, dst []Unit) error {
 	start := at - at%q.table.perFile
 	f, err := q.table.files.get(fileKey{q, start}, 0)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %w", ErrNoFile, err)
+	case err != nil: // such as no more descriptors: the units are there
+		return fmt.Errorf("open consume queue file: %w", err)
 	}
 	defer q.table.files.put(f)
 	scratch := scratchPool.Get().(*[scratchUnits * UnitSize]byte)

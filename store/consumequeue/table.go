@@ -50,7 +50,6 @@ type Table struct {
 	buffered int // bytes of buffers in use
 	dirty    map[*Queue]int64
 	dirs     map[string]struct{}
-	zeros    []byte
 }
 
 // topicQueues are the queues of one topic. Ids are dense in practice; the map
@@ -187,14 +186,14 @@ func (t *Table) GetOrCreate(topic string, id int32) *Queue {
 
 // Queues returns all queues in the order of topic and id.
 func (t *Table) Queues() []*Queue {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
 	var list []*Queue
+	t.mu.RLock()
 	for _, tq := range t.topics {
 		for q := range tq.all {
 			list = append(list, q)
 		}
 	}
+	t.mu.RUnlock() // before sorting: a waiting writer would keep all readers out
 	slices.SortFunc(list, func(a, b *Queue) int {
 		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
 			return c

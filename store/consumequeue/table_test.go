@@ -541,6 +541,27 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
+// An error that says nothing about the file must not look like a missing one:
+// readers step over the units of those.
+func TestOpenErrors(t *testing.T) {
+	faults := vfs.NewFaults(vfs.NewMem())
+	table := open(t, faults)
+	q := queue(t, table, "T", 0)
+	round(t, table, q, 0, 10)
+	mustSync(t, table)
+	table.Close()
+
+	table = open(t, faults)
+	table.Close() // the descriptors of loading
+	q = queue(t, table, "T", 0)
+	remove := faults.Add(vfs.Rule{Ops: vfs.OpOpen, Path: q.fileName(0), Err: syscall.EMFILE})
+	if n, err := q.Units(0, make([]Unit, 10)); n != 0 || !errors.Is(err, syscall.EMFILE) || errors.Is(err, ErrNoFile) {
+		t.Fatalf("%d units, %v", n, err)
+	}
+	remove()
+	checkUnits(t, q, 0, 10)
+}
+
 func TestWriteErrors(t *testing.T) {
 	for _, op := range []vfs.Op{vfs.OpMkdir, vfs.OpCreate, vfs.OpTruncate, vfs.OpWrite} {
 		m := vfs.NewFaults(vfs.NewMem())
