@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -23,9 +22,6 @@ Gantry is not ahead in every row.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Gantry, err = os.Executable(); err != nil {
 				return err
-			}
-			if o.Java, err = exec.LookPath("java"); err != nil {
-				return fmt.Errorf("RocketMQ's servers need a JVM: %w", err)
 			}
 			if o.JavaLib, err = filepath.Abs(o.JavaLib); err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -26,7 +27,6 @@ import (
 // Options say what to compare, and for how long.
 type Options struct {
 	Gantry  string // path of this program
-	Java    string // path of the java program
 	JavaLib string // folder with the jars of rocketmq-broker and rocketmq-namesrv and all they need
 	Dir     string // where the stores are made; removed again
 	Times   Times
@@ -71,6 +71,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if jars, _ := filepath.Glob(filepath.Join(o.JavaLib, "rocketmq-broker-*.jar")); len(jars) == 0 {
 		return nil, fmt.Errorf("there is no rocketmq-broker jar in %q; `make deps` puts RocketMQ's jars into compat/.cache/server-5.5.0", o.JavaLib)
 	}
+	jvm, err := exec.LookPath("java")
+	if err != nil {
+		return nil, fmt.Errorf("RocketMQ's servers need a JVM: %w", err)
+	}
 	if o.Times.Windows < 1 || o.Times.Starts < 1 {
 		return nil, errors.New("nothing can be measured in no window or no start")
 	}
@@ -83,7 +87,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("%s has %d GiB free, the messages of one side may need %d; choose another place with --dir", filepath.Dir(dir), free>>30, needed>>30)
 	}
 	var all [2]*figures
-	for i, s := range []side{gantry(o), java(o)} {
+	for i, s := range []side{gantry(o.Gantry), java(jvm, o.JavaLib)} {
 		f, err := measure(ctx, o, s, filepath.Join(dir, s.name))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)

@@ -22,13 +22,13 @@ type side struct {
 	env             []string
 }
 
-func gantry(o Options) side {
-	return side{name: "gantry", namesrv: []string{o.Gantry, "namesrv"}, broker: []string{o.Gantry, "broker"}}
+func gantry(program string) side {
+	return side{name: "gantry", namesrv: []string{program, "namesrv"}, broker: []string{program, "broker"}}
 }
 
-func java(o Options) side {
+func java(program, lib string) side {
 	class := func(name string, flags ...string) []string {
-		return append(append([]string{o.Java}, flags...), "-cp", filepath.Join(o.JavaLib, "*"), name)
+		return append(append([]string{program}, flags...), "-cp", filepath.Join(lib, "*"), name)
 	}
 	return side{
 		name: "java", jvm: true,

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gantrymq/gantry/cmd/internal/config"
 	"github.com/gantrymq/gantry/codec/frame"
+	"github.com/gantrymq/gantry/codec/settings"
 )
 
 // stopTime is how long an ordered stop may take.
@@ -93,6 +94,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		fmt.Fprintln(o.Out, tip)
 		ready = append(ready, "broker="+brk.main, "fast="+brk.fast)
+	}
+	for _, set := range []*settings.Set{o.Config.Namesrv, o.Config.Broker} {
+		if set != nil && bindHost(set.String("bindAddress")) == "" {
+			o.Log.Info("listening on all addresses of this machine, as RocketMQ does; --bind HOST narrows that")
+			break
+		}
 	}
 	line := "gantry ready: " + strings.Join(ready, " ")
 	fmt.Fprintln(o.Out, line)
