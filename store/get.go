@@ -193,10 +193,11 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 			}
 			n, err := q.Units(r.NextBegin, r.units[:want])
 			if n == 0 {
-				if err != nil && !errors.Is(err, consumequeue.ErrNoFile) {
+				switch {
+				case r.Count > 0: // give that; the next call will see
+				case err != nil && !errors.Is(err, consumequeue.ErrNoFile):
 					r.Err = err
-				}
-				if r.Count == 0 {
+				default:
 					r.Status, r.NextBegin = OffsetFoundNull, q.FileEnd(r.NextBegin)
 				}
 				return g.finish()
