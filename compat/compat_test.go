@@ -83,8 +83,8 @@ func perform(t *testing.T, m *Matrix, pair Servers, last func(context.Context, *
 			m.Add(p.Who(), res.Feature, pair, res.OK)
 			if !res.OK {
 				t.Errorf("%s: %s: %s", p.Who(), res.Feature, res.Error)
-			} else if res.Note != "" {
-				t.Logf("%s: %s: %s", p.Who(), res.Feature, res.Note)
+			} else if res.Note != "" || res.Millis > 20_000 {
+				t.Logf("%s: %s: %.1f s %s", p.Who(), res.Feature, float64(res.Millis)/1000, res.Note)
 			}
 		}
 	})

@@ -31,8 +31,8 @@ import (
 // TARGET is broker, fast (its fast port) or namesrv. Then come the ext fields, NAME=VALUE, with VALUE in Go's quotes where
 // it has blanks, quotes or control characters; more lines may follow, indented, also `body "text"` or `body hex 00ff`
 // (several are joined). Options stand between them: @conn=NAME (default: one connection for each target), @version=400,
-// @language=CPP, @flag=2 (oneway), @show=keys|sorted|none (what of the body is compared: only the names in a table or a properties text; a
-// JSON text with the members of arrays in order; nothing).
+// @language=CPP, @flag=2 (oneway), @show=keys|sorted|none (what of the body is compared: only the names in a table or a
+// properties text; a JSON text with the members of arrays in order; nothing).
 //
 // A server may show a little later what it has answered already (a message in its queue, a topic in a route): calls that
 // only read such things (Step.Reads) are repeated for a moment until the answer is the wanted one.
