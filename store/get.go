@@ -59,7 +59,8 @@ type Result struct {
 	Count     int   // messages
 	// SuggestSlave: the reader is further behind than the memory reaches.
 	SuggestSlave bool
-	// Err is set if the disk could not be read; the result is then of no use.
+	// Err is set if the disk could not be read. There is no message then, and
+	// the reader must not go on: NextBegin is where it failed.
 	Err error
 
 	bytes int
@@ -221,6 +222,11 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 					if !u.IsFiller() {
 						skipTo = logMin
 					}
+				case u.Size < minRecord: // nothing may be reckoned with it
+					s.wrongUnit(u)
+					if r.Count == 0 {
+						r.Status = MessageWasRemoving
+					}
 				default:
 					ok, found := g.take(u, r.NextBegin+1)
 					if !ok { // the rest is cold: what there is will do
@@ -328,9 +334,12 @@ func (g *getter) add(rec []byte) {
 	r.segs = append(r.segs, rec)
 }
 
+// minRecord is the least that isRecord looks at.
+const minRecord = posPhysicalOffset + 8
+
 // isRecord says that b is a record that says it lies at offset.
 func isRecord(b []byte, offset int64, size int32) bool {
-	return len(b) >= posPhysicalOffset+8 &&
+	return len(b) >= minRecord &&
 		int32(binary.BigEndian.Uint32(b)) == size &&
 		int64(binary.BigEndian.Uint64(b[posPhysicalOffset:])) == offset
 }
@@ -357,7 +366,7 @@ func (g *getter) finish() bool {
 			return true
 		case errors.Is(err, segment.ErrNotFound):
 		default:
-			r.Err = err
+			r.Err, r.NextBegin = err, r.picks[i].next-1
 			return true
 		}
 		i += n

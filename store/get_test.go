@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -144,16 +144,22 @@ func TestGetStatuses(t *testing.T) {
 	}
 }
 
-func loseQueueFile(t *testing.T, s *Store, q *consumequeue.Queue) {
-	for range 10 { // its buffer goes
+// writeQueues leaves the units in nothing but the files, with none of them open.
+func writeQueues(t *testing.T, s *Store) {
+	t.Helper()
+	for range 10 { // buffers go after some ticks
 		if err := s.dispatcher.Do(s.writeOut); err != nil {
 			t.Fatal(err)
 		}
 	}
+	s.queues.Close()
+}
+
+func loseQueueFile(t *testing.T, s *Store, q *consumequeue.Queue) {
+	writeQueues(t, s)
 	if err := s.o.FS.Remove(root + "/consumequeue/T/0/00000000000000000000"); err != nil {
 		t.Fatal(err)
 	}
-	s.queues.Close()
 }
 
 func TestGetOfNoQueue(t *testing.T) {
@@ -248,7 +254,8 @@ func TestWrongUnit(t *testing.T) {
 		q := s.Queue("T", 0)
 		end := s.commitLog.Written()
 		err := s.dispatcher.Do(func() error {
-			for n, u := range []consumequeue.Unit{{PhysicalOffset: end - 1, Size: 5}, {PhysicalOffset: end + 16<<10 - 50, Size: 100}, {PhysicalOffset: end, Size: 20_000}} {
+			for n, u := range []consumequeue.Unit{{PhysicalOffset: end - 1, Size: 5}, {PhysicalOffset: end + 16<<10 - 50, Size: 100}, {PhysicalOffset: end, Size: 20_000},
+				{PhysicalOffset: end + 20_100, Size: -50}, {PhysicalOffset: end + 20_200, Size: 0}, {PhysicalOffset: math.MaxInt64 - 100, Size: 90}} {
 				if _, _, err := s.queues.Put(q, 10+int64(n), u); err != nil {
 					return err
 				}
@@ -260,13 +267,52 @@ func TestWrongUnit(t *testing.T) {
 		}
 		for from, want := range map[int64]int{8: 2, 10: 0} {
 			r := s.Get(q, from, Limits{MaxCount: 20}, nil)
-			if r.Count != want || r.NextBegin != 13 || want == 0 && r.Status != MessageWasRemoving {
+			if r.Count != want || r.NextBegin != 16 || want == 0 && r.Status != MessageWasRemoving {
 				t.Errorf("hot=%v from %d: %s, %d messages, next %d", hot, from, r.Status, r.Count, r.NextBegin)
 			}
 			r.Release()
 		}
 		if r, ok := s.GetHot(q, 8, Limits{MaxCount: 20}, nil); hot && (!ok || r.Count != 2) {
 			t.Error("hot")
+		}
+	}
+}
+
+// A damaged unit in a file: nothing about it can be believed.
+func TestDamagedUnit(t *testing.T) {
+	for _, size := range []int32{-5, 0, 7, math.MinInt32} {
+		for _, hot := range []bool{true, false} {
+			s := filled(t, 10, hot)
+			writeQueues(t, s)
+			f, err := s.o.FS.Open(root+"/consumequeue/T/0/00000000000000000000", os.O_RDWR)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := s.Queue("T", 0)
+			u, _, err := q.Unit(3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.Size = size
+			if _, err := f.WriteAt(u.Append(nil), 3*consumequeue.UnitSize); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			check := func(r *Result) {
+				t.Helper()
+				if r.Status != Found || r.Count != 7 || r.NextBegin != 10 {
+					t.Errorf("size %d, hot=%v: %s, %d messages, next %d", size, hot, r.Status, r.Count, r.NextBegin)
+				}
+				r.Release()
+			}
+			check(s.Get(q, 2, Limits{MaxCount: 20}, nil))
+			if r, ok := s.GetHot(q, 2, Limits{MaxCount: 20}, nil); ok {
+				check(r)
+			} else if hot {
+				t.Error("not hot")
+			}
 		}
 	}
 }
@@ -304,11 +350,21 @@ func TestReadErrors(t *testing.T) {
 	settle(t, s)
 	remove := f.Add(vfs.Rule{Ops: vfs.OpRead, Path: "commitlog", Err: syscall.EIO})
 	r := s.Get(s.Queue("T", 0), 5, Limits{MaxCount: 5}, nil)
-	if !errors.Is(r.Err, syscall.EIO) || r.Len() != 0 {
-		t.Fatalf("%+v", r.Err)
+	if !errors.Is(r.Err, syscall.EIO) || r.Len() != 0 || r.NextBegin != 5 {
+		t.Fatalf("%+v, next %d", r.Err, r.NextBegin)
 	}
 	r.Release()
 	remove()
+	writeQueues(t, s)
+	for _, op := range []vfs.Op{vfs.OpOpen, vfs.OpRead} {
+		remove = f.Add(vfs.Rule{Ops: op, Path: "consumequeue", Err: syscall.EMFILE})
+		r = s.Get(s.Queue("T", 0), 5, Limits{MaxCount: 5}, nil)
+		if !errors.Is(r.Err, syscall.EMFILE) || r.Len() != 0 || r.NextBegin != 5 {
+			t.Fatalf("%+v, next %d", r.Err, r.NextBegin)
+		}
+		r.Release()
+		remove()
+	}
 	// The first part of an answer is given, the rest comes with the next call.
 	second := int64(0) // the first message of the second file
 	for u := (consumequeue.Unit{}); u.PhysicalOffset < 16<<10; second++ {
