@@ -181,17 +181,17 @@ func (s *suite) hand(t *testing.T) {
 
 // overload: what does not fit into a lane is refused with Java's words, and other lanes go on.
 func (s *suite) overload(t *testing.T) {
-	gate := make(chan struct{})
+	gate, started := make(chan struct{}), make(chan struct{}, 10)
 	srv, addr := s.start(t, remoting.Options{
 		Lanes: map[remoting.Lane]remoting.LaneOptions{remoting.Query: {Workers: 1, Queue: 2, MaxWait: -1}},
 		Routes: []remoting.Route{
-			laned(10, remoting.Query, func(r *remoting.Request) { <-gate; r.Reply(nil, nil) }),
+			laned(10, remoting.Query, func(r *remoting.Request) { started <- struct{}{}; <-gate; r.Reply(nil, nil) }),
 			laned(11, remoting.Admin, echo),
 		}})
 	p := Dial(t, addr)
 	p.Send(Request(10, 0, nil))
 	// The first one must be with the worker before the queue is filled.
-	eventually(t, "the worker has the first request", func() bool { return srv.Waiting(remoting.Query) == 0 && srv.Stats().Requests[10] == 1 })
+	<-started
 	for i := range int32(5) {
 		p.Send(Request(10, 1+i, nil))
 	}
@@ -220,16 +220,16 @@ func (s *suite) laneTimeout(t *testing.T) {
 	var clock atomic.Int64
 	start := time.Now()
 	now := func() time.Time { return start.Add(time.Duration(clock.Load())) }
-	gate := make(chan struct{})
+	gate, started := make(chan struct{}), make(chan struct{}, 10)
 	srv, addr := s.start(t, remoting.Options{
 		Now:   now,
 		Lanes: map[remoting.Lane]remoting.LaneOptions{remoting.Send: {Workers: 1, MaxWait: 200 * time.Millisecond}},
 		Routes: []remoting.Route{
-			laned(10, remoting.Send, func(r *remoting.Request) { <-gate; r.Reply(nil, nil) }),
+			laned(10, remoting.Send, func(r *remoting.Request) { started <- struct{}{}; <-gate; r.Reply(nil, nil) }),
 		}})
 	p := Dial(t, addr)
 	p.Send(Request(10, 0, nil))
-	eventually(t, "the worker has the first request", func() bool { return srv.Waiting(remoting.Send) == 0 && srv.Stats().Requests[10] == 1 })
+	<-started
 	p.Send(Request(10, 1, nil), Request(10, 2, nil), Request(10, 3, nil))
 	eventually(t, "three wait", func() bool { return srv.Waiting(remoting.Send) == 3 })
 	clock.Store(int64(199 * time.Millisecond))
