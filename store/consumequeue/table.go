@@ -50,6 +50,7 @@ type Table struct {
 	buffered int // bytes of buffers in use
 	dirty    map[*Queue]int64
 	dirs     map[string]struct{}
+	rooted   bool // dir exists
 }
 
 // topicQueues are the queues of one topic. Ids are dense in practice; the map

@@ -297,14 +297,39 @@ func (t *Table) solidify(q *Queue, start int64) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	if err := t.fs.SyncDir(q.dir()); err != nil {
-		return err
+	for _, dir := range t.foldersOf(q) {
+		if err := t.fs.SyncDir(dir); err != nil {
+			return err
+		}
 	}
 	q.solid.Store(start)
 	return nil
 }
 
-func (t *Table) makeDirs(q *Queue) error { return t.fs.MkdirAll(q.dir()) }
+// foldersOf returns the folders with the names that lead to a queue's files.
+func (t *Table) foldersOf(q *Queue) [3]string {
+	return [3]string{q.dir(), path.Join(t.dir, q.Topic), t.dir}
+}
+
+// makeDirs creates the folders of a queue. Their names become durable with the
+// next Sync: a new topic of many queues must not hold up all others for an
+// fsync each.
+func (t *Table) makeDirs(q *Queue) error {
+	if !t.rooted {
+		if err := t.fs.MkdirAll(t.dir); err != nil {
+			return err
+		}
+		t.rooted = true
+	}
+	folders := t.foldersOf(q)
+	for i := len(folders) - 2; i >= 0; i-- {
+		if err := t.fs.Mkdir(folders[i]); err != nil {
+			return err
+		}
+	}
+	t.dirs[folders[1]], t.dirs[folders[2]] = struct{}{}, struct{}{}
+	return nil
+}
 
 // Fill puts fillers into the queue up to offset, so that the message with that
 // offset can follow. A queue without a file begins in the middle of its first

@@ -234,6 +234,13 @@ func (f *Faults) Rename(oldName, newName string) error {
 	return f.fs.Rename(oldName, newName)
 }
 
+func (f *Faults) Mkdir(dir string) error {
+	if err := f.check(OpMkdir, dir); err != nil {
+		return err
+	}
+	return f.fs.Mkdir(dir)
+}
+
 func (f *Faults) MkdirAll(dir string) error {
 	if err := f.check(OpMkdir, dir); err != nil {
 		return err

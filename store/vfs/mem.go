@@ -339,6 +339,23 @@ func (m *Mem) MkdirAll(dir string) error {
 	return nil
 }
 
+func (m *Mem) Mkdir(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	parent, base, err := m.walk("mkdir", dir)
+	if err != nil || base == "" {
+		return err
+	}
+	switch parent.names[base].(type) {
+	case nil:
+		parent.set(base, newMemDir())
+		return nil
+	case *memDir:
+		return nil
+	}
+	return pathError("mkdir", dir, fs.ErrExist)
+}
+
 func (d *memDir) sync() {
 	for _, c := range d.pending {
 		applyChange(d.durable, c)

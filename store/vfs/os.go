@@ -54,6 +54,16 @@ func (o OS) MkdirAll(dir string) error {
 	return o.SyncDir(parent)
 }
 
+func (OS) Mkdir(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		if st, serr := os.Stat(dir); serr == nil && st.IsDir() {
+			return nil
+		}
+	}
+	return err
+}
+
 func (OS) ReadDir(dir string) ([]Info, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -28,6 +28,9 @@ type FS interface {
 	// MkdirAll creates a directory and its missing parents, and makes their
 	// names durable.
 	MkdirAll(dir string) error
+	// Mkdir creates one directory; it may exist. Its name is not durable
+	// before SyncDir of its parent: for those who create many.
+	Mkdir(dir string) error
 	// ReadDir lists a directory, sorted by name.
 	ReadDir(dir string) ([]Info, error)
 	Stat(name string) (Info, error)

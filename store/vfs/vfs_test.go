@@ -238,6 +238,50 @@ func TestLockInOneProcess(t *testing.T) {
 	})
 }
 
+func TestMkdir(t *testing.T) {
+	both(t, func(t *testing.T, fsys FS, dir string) {
+		sub := path.Join(dir, "m")
+		if err := fsys.MkdirAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := fsys.Mkdir(path.Join(sub, "x")); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("without a parent: %v", err)
+		}
+		for range 2 {
+			if err := fsys.Mkdir(sub); err != nil {
+				t.Fatal(err)
+			}
+		}
+		create(t, fsys, path.Join(sub, "f"), "")
+		if err := fsys.Mkdir(path.Join(sub, "f")); !errors.Is(err, fs.ErrExist) {
+			t.Fatalf("where a file is: %v", err)
+		}
+	})
+	m := NewMem()
+	for _, dir := range []string{"/d", "/d/e"} {
+		if err := m.Mkdir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := 0
+	for seed := range uint64(32) {
+		if _, err := m.CrashClone(seed).Stat("/d"); err != nil {
+			lost++
+		}
+	}
+	if lost == 0 || lost == 32 {
+		t.Errorf("the name is lost in %d of 32 crashes", lost)
+	}
+	if err := errors.Join(m.SyncDir("/d"), m.SyncDir("/")); err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(8) {
+		if _, err := m.CrashClone(seed).Stat("/d/e"); err != nil {
+			t.Fatalf("seed %d: a synced name is lost: %v", seed, err)
+		}
+	}
+}
+
 // A crash keeps or loses whole pages of what was not synced, and all of what
 // was.
 func TestCrashClone(t *testing.T) {
