@@ -118,10 +118,8 @@ func (r *Result) drop() {
 // decides by tags code. q may be nil, for a queue nobody has written to. It may
 // wait for the disk.
 func (s *Store) Get(q *consumequeue.Queue, from int64, limits Limits, match func(tagsCode int64) bool) *Result {
-	began := s.o.Now()
 	r := NewResult()
 	s.get(r, q, from, limits, match, false)
-	s.gets.count(r, s.o.Now().Sub(began))
 	return r
 }
 
@@ -133,7 +131,6 @@ func (s *Store) GetHot(q *consumequeue.Queue, from int64, limits Limits, match f
 		r.Release()
 		return nil, false
 	}
-	s.gets.count(r, 0)
 	return r, true
 }
 
@@ -345,7 +342,7 @@ func isRecord(b []byte, offset int64, size int32) bool {
 }
 
 func (s *Store) wrongUnit(u consumequeue.Unit) {
-	if n := s.gets.wrong.Add(1); n == 1 || n%1000 == 0 {
+	if n := s.wrongUnits.Add(1); n == 1 || n%1000 == 0 {
 		s.log.Error(fmt.Sprintf("a queue points to offset %d, size %d, where no such message is; it is left out", u.PhysicalOffset, u.Size))
 	}
 }

@@ -69,10 +69,11 @@ type Store struct {
 
 	keeper  sync.WaitGroup
 	quit    chan struct{}
-	tickMu  sync.Mutex // one Tick or Close at a time
+	tickMu  sync.Mutex // one Tick at a time
 	flushed time.Time  // when queues and index were made durable
 
-	gets getStats
+	puts       putMinutes
+	wrongUnits atomic.Int64
 }
 
 // Open opens or creates a store and recovers it. When it fails nothing was
@@ -218,7 +219,7 @@ func (s *Store) Tick(now time.Time) {
 	if s.closing.Load() || s.failed.Load() != nil {
 		return
 	}
-	s.gets.sample(now, s.commitLog.Stats())
+	s.puts.sample(now, s.commitLog.Stats())
 	if err := s.guard(); err != nil {
 		s.fail(err)
 		return
@@ -407,8 +408,10 @@ func (s *Store) Close(ctx context.Context) error {
 	if s.closing.Swap(true) {
 		return nil
 	}
-	s.tickMu.Lock() // a tick in progress ends first
-	defer s.tickMu.Unlock()
+	// A tick in progress ends first; later ones see closing. The lock is not kept:
+	// finish waits for the goroutine that may be about to take it.
+	s.tickMu.Lock()
+	s.tickMu.Unlock() //nolint:staticcheck // see above
 	clean := s.finish(ctx)
 	errs := []error{clean, s.abandonFiles()}
 	if err := errors.Join(errs...); err == nil && s.marked {

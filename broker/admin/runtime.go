@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
@@ -30,7 +28,7 @@ func (h *Handlers) RuntimeInfo(r *remoting.Request) {
 // storeFigures are the names Options.Store answers for, with what is said when it
 // leaves one out.
 var storeFigures = map[string]string{
-	"commitLogMinOffset": "-1", "commitLogMaxOffset": "0", "commitLogDiskRatio": "-1.0", "consumeQueueDiskRatio": "-1.0",
+	"commitLogMinOffset": "-1", "commitLogMaxOffset": "0", "commitLogDiskRatio": "-1.0", "commitLogDirCapacity": "Total : 0 B, Free : 0 B.", "consumeQueueDiskRatio": "-1.0",
 	"dispatchBehindBytes": "0", "dispatchMaxBuffer": "0", "pageCacheLockTimeMills": "0", "earliestMessageTimeStamp": "-1",
 	"remainHowManyDataToFlush": "0 B", "putMessageEntireTimeMax": "0", "putMessageTimesTotal": "1", "putMessageFailedTimes": "0",
 	"putMessageSizeTotal": "0", "putMessageAverageSize": "0.0", "putLatency99": "0.00", "putLatency999": "0.00",
@@ -69,13 +67,6 @@ func (h *Handlers) Figures() map[string]string {
 	t["timerEnqueueTps"], t["timerDequeueTps"] = "0.0", "0.0"
 	t["remainTransientStoreBufferNumbs"] = integer(math.MaxInt32)
 
-	root := set.String("storePathRootDir")
-	if total, free, err := h.o.FS.Usage(root); err != nil {
-		h.o.Log.Warn("disk use is unknown", zap.String("path", root), zap.Error(err))
-		t["commitLogDirCapacity"] = "Total : 0 B, Free : 0 B."
-	} else {
-		t["commitLogDirCapacity"] = fmt.Sprintf("Total : %s, Free : %s.", Bytes(total), Bytes(free))
-	}
 	for _, l := range lanes {
 		waiting, longest := 0, time.Duration(0)
 		if h.o.Lane != nil {
@@ -118,18 +109,4 @@ func grouped(n int64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
-}
-
-// Bytes writes a size for people as the original does: "0 B", "1.5 KiB".
-func Bytes(n uint64) string {
-	if n < 1024 {
-		return strconv.FormatUint(n, 10) + " B"
-	}
-	units := "KMGTPE"
-	v, i := float64(n)/1024, 0
-	for v >= 1024 && i < len(units)-1 {
-		v /= 1024
-		i++
-	}
-	return fmt.Sprintf("%.1f %ciB", v, units[i])
 }
