@@ -54,6 +54,7 @@ var Pairs = []Servers{
 type Running struct {
 	scenario.World
 	kills  []func()
+	gantry []*gantryserver.Server
 	agents []*agent.Agent
 }
 
@@ -98,7 +99,7 @@ func (r *Running) namesrv(ctx context.Context, m Maker, dir string) (string, err
 		if err != nil {
 			return "", err
 		}
-		r.kills = append(r.kills, s.Kill)
+		r.kills, r.gantry = append(r.kills, s.Kill), append(r.gantry, s)
 		return s.Namesrv, nil
 	}
 	s, err := javaserver.StartNamesrv(ctx, m.version(), dir)
@@ -116,7 +117,7 @@ func (r *Running) broker(ctx context.Context, m Maker, namesrv, dir string) (str
 		if err != nil {
 			return "", err
 		}
-		r.kills = append(r.kills, s.Kill)
+		r.kills, r.gantry = append(r.kills, s.Kill), append(r.gantry, s)
 		return s.Broker, nil
 	}
 	s, err := javaserver.StartBroker(ctx, m.version(), dir, config)
@@ -143,11 +144,15 @@ func (r *Running) clients(ctx context.Context, dir string, kinds []agent.Kind) e
 	return nil
 }
 
-// Stop ends the agents in order and then the servers. Its error is what an agent has to report of itself.
+// Stop ends the agents in order and then the servers, Gantry's as its users would. Its error is what an agent or one of
+// Gantry's servers has to report of itself.
 func (r *Running) Stop() error {
 	var err error
 	for _, a := range r.agents {
 		err = errors.Join(err, a.Stop())
+	}
+	for i := len(r.gantry) - 1; i >= 0; i-- { // the broker first
+		err = errors.Join(err, r.gantry[i].Stop(), r.gantry[i].Complaint())
 	}
 	r.Kill()
 	return err

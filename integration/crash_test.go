@@ -41,7 +41,8 @@ type crashBroker func(ctx context.Context, settings map[string]string) (*life, e
 // life is a broker process from its start to the next kill.
 type life struct {
 	*proc.Process
-	addr string
+	addr      string
+	complaint func() error // what the log of all lives says of races and panics
 }
 
 func gantryOn(dir string) crashBroker {
@@ -50,7 +51,7 @@ func gantryOn(dir string) crashBroker {
 		if err != nil {
 			return nil, err
 		}
-		return &life{s.Process, s.Broker}, nil
+		return &life{s.Process, s.Broker, s.Complaint}, nil
 	}
 }
 
@@ -61,7 +62,7 @@ func javaOn(home, store string) crashBroker {
 		if err != nil {
 			return nil, err
 		}
-		return &life{s.Process, s.Addr}, nil
+		return &life{s.Process, s.Addr, func() error { return nil }}, nil
 	}
 }
 
@@ -368,6 +369,9 @@ func serveAll(ctx context.Context, t *testing.T, name string, start crashBroker,
 		if err := readQueue(ctx, broker.addr, q, found); err != nil {
 			t.Errorf("%s: queue %d: %v", name, q, err)
 		}
+	}
+	if err := broker.complaint(); err != nil {
+		t.Errorf("%s: %v", name, err)
 	}
 	missing := 0
 	for id, a := range acked.byID {

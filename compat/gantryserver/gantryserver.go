@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,14 @@ type Server struct {
 	Fast    string // the broker's fast port
 }
 
-// Binary builds cmd/gantry once for a test process and gives its path.
-var Binary = sync.OnceValues(func() (string, error) { return toolchain.Build(".", "cmd/gantry") })
+// Binary builds cmd/gantry once for a test process and gives its path. With GANTRY_STRESS set it is built with the race
+// detector and the checks of the tag invariants.
+var Binary = sync.OnceValues(func() (string, error) {
+	if os.Getenv("GANTRY_STRESS") != "" {
+		return toolchain.Build(".", "cmd/gantry", "-race", "-tags", "invariants")
+	}
+	return toolchain.Build(".", "cmd/gantry")
+})
 
 // StartNamesrv starts a name server whose files lie under dir.
 func StartNamesrv(ctx context.Context, dir string, config map[string]string) (*Server, error) {
@@ -95,6 +102,20 @@ func (s *Server) ready(line string) bool {
 		}
 	}
 	return true
+}
+
+// Complaint is an error when the process reported a data race or a panic in its log.
+func (s *Server) Complaint() error {
+	text, err := os.ReadFile(s.Log)
+	if err != nil {
+		return err
+	}
+	for _, word := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: "} {
+		if i := strings.Index(string(text), word); i >= 0 {
+			return fmt.Errorf("%s:\n%.4000s", s.Name, text[i:])
+		}
+	}
+	return nil
 }
 
 // Stop ends the process as its operator would (SIGTERM) and wants exit status 0.
