@@ -1,7 +1,6 @@
 package namesrv
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,62 +137,5 @@ func (s *Server) saveConfig(changed []properties.Pair) error {
 	if err != nil {
 		return err
 	}
-	return f.Save(editProperties(text, changed))
-}
-
-// editProperties gives keys new values in the text of a properties file: at
-// the place of their first line, or at the end. Other lines stay as they are.
-func editProperties(text []byte, changes []properties.Pair) []byte {
-	var out []byte
-	done := map[string]bool{}
-	for len(text) > 0 {
-		n := logicalLine(text)
-		chunk := text[:n]
-		text = text[n:]
-		pairs, _ := properties.Parse(chunk)
-		if len(pairs) == 1 {
-			i := slices.IndexFunc(changes, func(c properties.Pair) bool { return c.Key == pairs[0].Key })
-			if i >= 0 {
-				if !done[pairs[0].Key] {
-					out = properties.Append(out, changes[i].Key, changes[i].Value)
-				}
-				done[pairs[0].Key] = true
-				continue
-			}
-		}
-		out = append(out, chunk...)
-	}
-	if n := len(out); n > 0 && out[n-1] != '\n' {
-		if out[n-1] == '\\' {
-			out = append(out, '\n') // an empty line ends its continuation
-		}
-		out = append(out, '\n')
-	}
-	for _, c := range changes {
-		if !done[c.Key] {
-			out = properties.Append(out, c.Key, c.Value)
-		}
-	}
-	return out
-}
-
-// logicalLine returns the length of the first line with its end and its
-// continuations.
-func logicalLine(text []byte) int {
-	comment := false
-	if t := bytes.TrimLeft(text, " \t\f"); len(t) > 0 {
-		comment = t[0] == '#' || t[0] == '!'
-	}
-	for n := 0; ; {
-		i := bytes.IndexByte(text[n:], '\n')
-		if i < 0 {
-			return len(text)
-		}
-		line := bytes.TrimRight(text[n:n+i], "\r")
-		n += i + 1
-		slashes := len(line) - len(bytes.TrimRight(line, `\`))
-		if comment || slashes%2 == 0 {
-			return n
-		}
-	}
+	return f.Save(properties.Edit(text, changed))
 }

@@ -396,7 +396,7 @@ func TestConfigUpdate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "# the name server of the second floor\nlistenPort=10000\nenableTopicList=false\nnotJavas=kept\nwaitSecondsForService=7\n"; string(got) != want {
+	if want := "# the name server of the second floor\nlistenPort=10000\nnotJavas=kept\nenableTopicList=false\nwaitSecondsForService=7\n"; string(got) != want {
 		t.Errorf("file\n%s\nwant\n%s", got, want)
 	}
 	if old, _ := os.ReadFile(file + ".bak"); string(old) != before {

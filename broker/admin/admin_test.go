@@ -206,65 +206,6 @@ func TestApply(t *testing.T) {
 	}
 }
 
-func TestEdit(t *testing.T) {
-	set := func(kv ...string) (ps []properties.Pair) {
-		for i := 0; i < len(kv); i += 2 {
-			ps = append(ps, properties.Pair{Key: kv[i], Value: kv[i+1]})
-		}
-		return ps
-	}
-	for _, c := range []struct {
-		text    string
-		changes []properties.Pair
-		want    string
-	}{
-		{"", set("a", "1"), "a=1\n"},
-		{"# mine\na=1\nb = 2\n", set("a", "3"), "# mine\na=3\nb = 2\n"},
-		{"a=1", set("b", "2"), "a=1\nb=2\n"},
-		{"a=1\n#a=5\n\nb=2", set("b", "3", "c", "x"), "a=1\n#a=5\n\nb=3\nc=x\n"},
-		{"a=1\nb=2\na=3\n", set("a", "4"), "b=2\na=4\n"},
-		{"a=1\\\n  2\\\n  3\nb=2\n", set("a", "4"), "a=4\nb=2\n"},
-		{"a=1\\\\\nb=2\n", set("a", "4"), "a=4\nb=2\n"},
-		{"a=1\r\nb=2\r\n", set("b", "3"), "a=1\r\nb=3\n"},
-		{"unknown.key: x\n", set("a", "1"), "unknown.key: x\na=1\n"},
-	} {
-		if got := string(edit([]byte(c.text), c.changes)); got != c.want {
-			t.Errorf("%q: %q, want %q", c.text, got, c.want)
-		}
-	}
-}
-
-func FuzzEdit(f *testing.F) {
-	for _, s := range []string{"", "a=1\n", "key=1\\\n2\n", "\\", "key=1\r\nb", "a=\\u12", "key=1\rb=2\rkey=3", "b\rkey\\\r \r c=1", "x=1\r\r\nkey", "0\\\r"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		before, err := properties.Parse([]byte(s))
-		if err != nil {
-			return
-		}
-		after, err := properties.Parse(edit([]byte(s), []properties.Pair{{Key: "key", Value: "v"}}))
-		if err != nil {
-			t.Fatalf("%q: %v", s, err)
-		}
-		want := map[string]string{"key": "v"}
-		for _, p := range before {
-			if p.Key != "key" && p.Key != "" { // a lone backslash at the end is an empty key, which says nothing
-				want[p.Key] = p.Value
-			}
-		}
-		got := map[string]string{}
-		for _, p := range after {
-			if p.Key != "" {
-				got[p.Key] = p.Value
-			}
-		}
-		if !maps.Equal(got, want) {
-			t.Fatalf("%q: %v, want %v", s, got, want)
-		}
-	})
-}
-
 func TestWrite(t *testing.T) {
 	disk := vfs.NewMem()
 	h := handlers(t, disk)
