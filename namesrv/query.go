@@ -16,11 +16,8 @@ import (
 	"github.com/gantrymq/gantry/remoting"
 )
 
-// Java's words for a topic that no broker has; clients look for them.
-const (
-	noRoute = "No topic route info in name server for the topic: "
-	seeFAQ  = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-)
+// noRoute begins Java's words for a topic that no broker has; clients look for them.
+const noRoute = "No topic route info in name server for the topic: "
 
 // ready answers a request whose answer would be taken from a table that fills
 // or empties, and tells whether to go on.
@@ -60,7 +57,7 @@ func (s *Server) routeInfo(r *remoting.Request) {
 		if absent(r, "topic") != "" {
 			topic = "null"
 		}
-		r.Fail(code.TopicNotExist, noRoute+topic+seeFAQ)
+		r.Fail(code.TopicNotExist, noRoute+topic+code.SeeFAQ)
 		return
 	}
 	if s.set.Bool("orderMessageEnable") {

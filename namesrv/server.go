@@ -200,7 +200,8 @@ func (s *Server) scanLoop() {
 }
 
 // Scan drops the brokers that were silent for longer than they said they would
-// be. Their connections stay open: the next registration brings them back.
+// be, and closes their connections, as Java does: a broker that is alive after
+// all connects and registers anew.
 func (s *Server) Scan(now time.Time) {
 	gone, notices := s.table.Scan(now)
 	for _, m := range gone {
