@@ -7,14 +7,10 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/gantrymq/gantry/codec/code"
-	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/namesrv"
 	"github.com/gantrymq/gantry/remoting"
-	"github.com/gantrymq/gantry/remoting/client"
 	"github.com/gantrymq/gantry/remoting/loop"
 )
 
@@ -22,15 +18,11 @@ import (
 type nameServer struct {
 	server *namesrv.Server
 	remote *remoting.Server
-	calls  *client.Client // to brokers
 
 	bound      string // host:port as bound
 	dial       string // from this machine
 	advertised string // from others
 }
-
-// noticeTime bounds a call to a broker that should know of a new lowest id in its group.
-const noticeTime = 3 * time.Second
 
 // openNameServer takes registrations when it returns; open makes it answer questions too.
 func openNameServer(o Options) (_ *nameServer, err error) {
@@ -44,14 +36,7 @@ func openNameServer(o Options) (_ *nameServer, err error) {
 		}
 	}()
 	log := o.Log.Named("namesrv")
-	if s.calls, err = client.New(client.Options{Name: "namesrv", Log: log}); err != nil {
-		return nil, err
-	}
-	s.server, err = namesrv.New(namesrv.Options{Settings: set, Log: log, Notify: func(addr string, h *header.NotifyMinBrokerIdChangeRequest) error {
-		ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
-		defer cancel()
-		return s.calls.Oneway(ctx, addr, code.NotifyMinBrokerIDChange, h, nil)
-	}})
+	s.server, err = namesrv.New(namesrv.Options{Settings: set, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +108,6 @@ func (s *nameServer) stop(ctx context.Context) error {
 		if err := s.remote.Shutdown(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("name server: stop: %w", err))
 		}
-	}
-	if s.calls != nil {
-		errs = append(errs, s.calls.Close())
 	}
 	return errors.Join(errs...)
 }
