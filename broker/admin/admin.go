@@ -2,6 +2,7 @@ package admin
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,8 +50,8 @@ type Handlers struct {
 	o      Options
 	booted time.Time
 
-	mu      sync.Mutex // held by a change of settings, over its write of the file
-	version body.DataVersion
+	changing sync.Mutex // one change of settings at a time, over all that follows; only request 25 takes it
+	version  atomic.Pointer[body.DataVersion]
 }
 
 // New makes the handlers.
@@ -62,6 +63,6 @@ func New(o Options) *Handlers {
 		o.Log = zap.NewNop()
 	}
 	h := &Handlers{o: o, booted: o.Now()}
-	h.version.Timestamp = h.booted.UnixMilli()
+	h.version.Store(&body.DataVersion{Timestamp: h.booted.UnixMilli()})
 	return h
 }

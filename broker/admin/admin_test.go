@@ -187,6 +187,7 @@ func TestApply(t *testing.T) {
 		{"registerNameServerPeriod=20000\n", "", ""},
 		{"maxMessageSize=1000\nmaxMessageSize=2000\n", "", "maxMessageSize=2000"},
 		{"listenPort=1\n", "listenPort takes effect after a restart", "listenPort=1"},
+		{"flushConsumerOffsetInterval=6000\n", "flushConsumerOffsetInterval takes effect after a restart", "flushConsumerOffsetInterval=6000"},
 		{"noSuchKey=1\n", `unknown setting "noSuchKey" is not kept and has no effect`, ""},
 		{"brokerIp1=1.2.3.4\n", `unknown setting "brokerIp1" is not kept and has no effect; did you mean brokerIP1?`, ""},
 		{"sendThreadPoolQueueCapacity=many\n", `sendThreadPoolQueueCapacity="many" is not a whole number from -2147483648 to 2147483647; "10000" stays`, ""},

@@ -18,20 +18,16 @@ import (
 
 // live are the settings that the packages of broker state read whenever they need
 // them. Options.Live adds those of others.
-var live = map[string]bool{}
-
-func init() {
-	for _, key := range []string{
-		"autoCreateTopicEnable", "autoCreateSubscriptionGroup", "enableCreateSysGroup", "validateSystemTopicWhenUpdateTopic",
-		"enableMixedMessageType", "enableSplitMetadata", "splitMetadataSize", "brokerPermission", "configBlackList",
-		"namesrvAddr", "fetchNameSrvAddrByDnsLookup", "updateNameServerAddrPeriod", "registerNameServerPeriod",
-		"registerBrokerTimeoutMills", "forceRegister", "compressedRegister", "enableSplitRegistration", "splitRegistrationSize",
-		"enableSingleTopicRegister", "notifyConsumerIdsChangedEnable", "realTimeNotifyConsumerChange", "rejectPullConsumerEnable",
-		"channelExpiredTimeout", "enableRegisterProducer", "rejectTransactionMessage", "useServerSideResetOffset",
-		"consumerOffsetUpdateVersionStep", "flushConsumerOffsetInterval",
-	} {
-		live[key] = true
-	}
+var live = map[string]bool{
+	"autoCreateTopicEnable": true, "autoCreateSubscriptionGroup": true, "enableCreateSysGroup": true,
+	"validateSystemTopicWhenUpdateTopic": true, "enableMixedMessageType": true, "enableSplitMetadata": true,
+	"splitMetadataSize": true, "brokerPermission": true, "configBlackList": true,
+	"namesrvAddr": true, "fetchNameSrvAddrByDnsLookup": true, "updateNameServerAddrPeriod": true, "registerNameServerPeriod": true,
+	"registerBrokerTimeoutMills": true, "forceRegister": true, "compressedRegister": true, "enableSplitRegistration": true,
+	"splitRegistrationSize": true, "enableSingleTopicRegister": true, "notifyConsumerIdsChangedEnable": true,
+	"realTimeNotifyConsumerChange": true, "rejectPullConsumerEnable": true, "channelExpiredTimeout": true,
+	"enableRegisterProducer": true, "rejectTransactionMessage": true, "useServerSideResetOffset": true,
+	"consumerOffsetUpdateVersionStep": true,
 }
 
 // GetConfig answers request 26: all settings, a line for each.
@@ -40,10 +36,7 @@ func (h *Handlers) GetConfig(r *remoting.Request) {
 	for _, p := range h.list() {
 		text = properties.AppendPlain(text, p.Key, p.Value)
 	}
-	h.mu.Lock()
-	v := h.version
-	h.mu.Unlock()
-	version, err := fastjson.Marshal(&v)
+	version, err := fastjson.Marshal(h.version.Load())
 	if err != nil {
 		r.Fail(code.SystemError, err.Error())
 		return
@@ -91,36 +84,56 @@ func (h *Handlers) UpdateConfig(r *remoting.Request) {
 		r.Reply(nil, nil)
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.try(pairs); err != nil {
+	remarks, changed, err := h.change(pairs)
+	if err != nil {
 		h.o.Log.Warn("settings are not changed", zap.Stringer("client", r.Conn.Remote()), zap.Error(err))
 		r.Fail(code.SystemError, "nothing was changed: "+err.Error())
 		return
 	}
-	remarks, changed := h.apply(pairs)
 	if len(changed) > 0 {
-		keys := make([]string, len(changed))
-		for i, p := range changed {
-			keys[i] = p.Key
-		}
 		h.o.Log.Info("settings changed by an administrator", zap.Stringer("client", r.Conn.Remote()), zap.Any("settings", changed))
+	}
+	r.Respond(code.Success, strings.Join(remarks, "; "), nil, nil)
+}
+
+// change puts settings into force and into the file, and tells whom they concern,
+// in the order of the changes: the last one told must have read the last values.
+func (h *Handlers) change(pairs []properties.Pair) (remarks []string, changed []properties.Pair, err error) {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	if err := h.try(pairs); err != nil {
+		return nil, nil, err
+	}
+	remarks, changed = h.apply(pairs)
+	if len(changed) > 0 {
 		if err := h.write(changed); err != nil {
 			h.o.Log.Error("changed settings cannot be written into the configuration file", zap.Error(err))
 			remarks = append(remarks, "not written into the configuration file and lost at the next start: "+err.Error())
 		}
-		if slices.Contains(keys, "brokerPermission") {
-			h.o.Topics.Step()
-			if err := h.o.Topics.Save(); err != nil {
-				h.o.Log.Error("the topics' data version cannot be saved", zap.Error(err))
-			}
-		}
-		if h.o.Changed != nil {
-			h.o.Changed(keys)
+		h.tell(changed)
+	}
+	v := *h.version.Load()
+	v.Next(0, h.o.Now())
+	h.version.Store(&v)
+	return remarks, changed, nil
+}
+
+// tell brings changed settings to those who keep something that follows from
+// them. It may wait for name servers.
+func (h *Handlers) tell(changed []properties.Pair) {
+	keys := make([]string, len(changed))
+	for i, p := range changed {
+		keys[i] = p.Key
+	}
+	if slices.Contains(keys, "brokerPermission") {
+		h.o.Topics.Step()
+		if err := h.o.Topics.Save(); err != nil {
+			h.o.Log.Error("the topics' data version cannot be saved", zap.Error(err))
 		}
 	}
-	h.version.Next(0, h.o.Now())
-	r.Respond(code.Success, strings.Join(remarks, "; "), nil, nil)
+	if h.o.Changed != nil {
+		h.o.Changed(keys)
+	}
 }
 
 // lastOfEach leaves out lines without a key, and all but the last of equal ones.
