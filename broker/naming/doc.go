@@ -5,7 +5,7 @@
 //
 //	                 ┌── server 10.0.0.1:9876: full ─ wait ─ changed topic ─ wait ─ period: full ...
 //	Registrar ───────┤
-//	 (topic changes, └── server 10.0.0.2:9876: full (fails) ─ 1 s ─ full (fails) ─ 2 s ─ full ...
+//	 (topic changes, └── server 10.0.0.2:9876: full (fails) ─ 0.1 s ─ full (fails) ─ 0.2 s ─ ... 10 s
 //	  address list)
 //
 // A full registration carries all topics; it is done at the start, every
