@@ -217,7 +217,7 @@ func (c *Conn) handle(rd *Round, f frame.Frame, own *buffer) error {
 		r.state.Store(inLane)
 		r.keep()
 		r.handle = s.opt.Routes[at].Handle
-		s.lane(s.opt.Routes[at].Lane).put(r, false)
+		s.lanes[s.opt.Routes[at].Lane].put(r, false)
 	}
 	return nil
 }

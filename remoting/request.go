@@ -158,7 +158,7 @@ func (r *Request) Hand(l Lane, h Handler) {
 	}
 	r.handle = h
 	r.refs.Add(1)
-	r.Conn.srv.lane(l).put(r, false)
+	r.Conn.srv.lanes[l].put(r, false)
 }
 
 // keep makes the views private.

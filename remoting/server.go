@@ -28,7 +28,7 @@ type Server struct {
 	log   *zap.Logger
 	dense [denseCodes]int16      // request code -> index of its route
 	rest  map[code.Request]int16 // codes from denseCodes on
-	lane0 [lanes]atomic.Pointer[lane]
+	lanes [lanes]*lane           // but for Inline
 	stats stats
 
 	ids      atomic.Uint64
@@ -76,7 +76,7 @@ func NewServer(o Options) (*Server, error) {
 	}
 	s.stats.init(len(o.Routes))
 	for l := Inline + 1; int(l) < lanes; l++ {
-		s.lane0[l].Store(newLane(s, l, o.Lanes[l]))
+		s.lanes[l] = newLane(s, l, o.Lanes[l])
 	}
 	return s, nil
 }
@@ -91,8 +91,6 @@ func (s *Server) find(c code.Request) int {
 	}
 	return len(s.opt.Routes)
 }
-
-func (s *Server) lane(l Lane) *lane { return s.lane0[l].Load() }
 
 func (s *Server) nextOpaque() int32 { return s.opaque.Add(1) }
 
@@ -224,7 +222,7 @@ func (s *Server) sweep() {
 // too long in a lane. The server calls it by itself; tests with a clock of their own call it too.
 func (s *Server) Scan(now time.Time) {
 	for l := Inline + 1; int(l) < lanes; l++ {
-		s.lane(l).scan(now)
+		s.lanes[l].scan(now)
 	}
 	if s.opt.Idle < 0 {
 		return
@@ -277,7 +275,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		c.Close("the server is shutting down")
 	}
 	for l := Inline + 1; int(l) < lanes; l++ {
-		s.lane(l).stop()
+		s.lanes[l].stop()
 	}
 	for _, t := range ts {
 		t.Stop()
@@ -329,7 +327,7 @@ func (s *Server) Waiting(l Lane) int {
 	if l == Inline || int(l) >= lanes {
 		return 0
 	}
-	ln := s.lane(l)
+	ln := s.lanes[l]
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	return ln.length
