@@ -38,9 +38,8 @@ type Conn struct {
 	local  netip.AddrPort
 	fast   bool
 
-	session atomic.Value // of sessionBox
-	closed  atomic.Bool
-	why     atomic.Pointer[string]
+	closed atomic.Bool
+	why    atomic.Pointer[string]
 
 	activity atomic.Uint32 // changes whenever bytes move; the sweeper compares
 	unsent   atomic.Int64  // bytes taken from the out-queue that the kernel has not taken yet
@@ -72,8 +71,6 @@ type Conn struct {
 	seenAt time.Time
 }
 
-type sessionBox struct{ v any }
-
 // ID is unique in the server for ever.
 func (c *Conn) ID() uint64 { return c.id }
 
@@ -96,15 +93,6 @@ func (c *Conn) Reason() string {
 	}
 	return ""
 }
-
-// Session returns what SetSession stored, or nil.
-func (c *Conn) Session() any {
-	b, _ := c.session.Load().(sessionBox)
-	return b.v
-}
-
-// SetSession attaches a value of the server's owner to the connection.
-func (c *Conn) SetSession(v any) { c.session.Store(sessionBox{v}) }
 
 // Outbound returns how many bytes of answers the kernel has not taken yet. The part that lies in the transport may
 // be some milliseconds old.

@@ -444,16 +444,16 @@ func (s *suite) callDownEnds(t *testing.T) {
 	eventually(t, "oneway fails", func() bool { return errors.Is(c.Oneway(40, nil, nil), remoting.ErrClosed) })
 }
 
-// hooks: OnOpen comes before the first request, OnClose after the last, once; sessions and addresses are there.
+// hooks: OnOpen comes before the first request, OnClose after the last, once; addresses are there.
 func (s *suite) hooks(t *testing.T) {
-	type session struct{ n atomic.Int32 }
+	var opened atomic.Pointer[remoting.Conn]
+	var served atomic.Int32
 	closed := make(chan *remoting.Conn, 1)
 	srv, addr := s.start(t, remoting.Options{
 		OnOpen: func(c *remoting.Conn) {
-			if c.Session() != nil {
-				t.Error("a session from nowhere")
+			if !opened.CompareAndSwap(nil, c) || served.Load() != 0 {
+				t.Error("opened late or twice")
 			}
-			c.SetSession(&session{})
 			_ = c.Oneway(40, table{"hello": "1"}, nil) // before anything else
 		},
 		OnClose: func(c *remoting.Conn) {
@@ -463,7 +463,10 @@ func (s *suite) hooks(t *testing.T) {
 			closed <- c
 		},
 		Routes: []remoting.Route{inline(10, func(r *remoting.Request) {
-			r.Conn.Session().(*session).n.Add(1)
+			if r.Conn != opened.Load() {
+				t.Error("another connection")
+			}
+			served.Add(1)
 			r.Reply(nil, fmt.Append(nil, r.Conn.Local(), r.Conn.Remote()))
 		})},
 	})
@@ -479,8 +482,8 @@ func (s *suite) hooks(t *testing.T) {
 	all := srv.Conns()
 	p.Close()
 	c := <-closed
-	if len(all) != 1 || all[0] != c || c.ID() == 0 || c.Session().(*session).n.Load() != 2 {
-		t.Errorf("connections %v, session %+v", all, c.Session())
+	if len(all) != 1 || all[0] != c || c.ID() == 0 || served.Load() != 2 {
+		t.Errorf("connections %v, %d requests", all, served.Load())
 	}
 }
 
