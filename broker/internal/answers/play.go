@@ -69,7 +69,19 @@ type Difference struct {
 }
 
 func (d Difference) String() string {
-	return fmt.Sprintf("line %d: %s\n\twant %s\n\t got %s", d.Line, d.Step, d.Want, d.Got)
+	// Long answers are shown from shortly before where they part.
+	const before, short = 40, 300
+	at := 0
+	for at < min(len(d.Want), len(d.Got)) && d.Want[at] == d.Got[at] {
+		at++
+	}
+	cut := func(s string) string {
+		if len(s) > short && at > before {
+			return "..." + s[at-before:]
+		}
+		return s
+	}
+	return fmt.Sprintf("line %d: %s\n\twant %s\n\t got %s", d.Line, d.Step, cut(d.Want), cut(d.Got))
 }
 
 // Check plays the script against p and returns where the answers differ.
@@ -166,6 +178,13 @@ func (s *player) step(line string) (got Frame, answered bool, err error) {
 		q, _ := strconv.Atoi(args[1])
 		n, _ := strconv.Atoi(args[2])
 		return got, false, s.Put(args[0], q, n)
+	case "max":
+		if len(args) != 3 {
+			return got, false, errors.New("max TOPIC QUEUE NUMBER")
+		}
+		q, _ := strconv.Atoi(args[1])
+		n, _ := strconv.Atoi(args[2])
+		return got, false, s.reach(args[0], q, n)
 	case "sleep":
 		d, err := time.ParseDuration(rest)
 		if s.Sleep != nil {
@@ -408,6 +427,40 @@ func (b byKey) Swap(i, j int) {
 	b.vals[i], b.vals[j] = b.vals[j], b.vals[i]
 }
 
+// end asks for the end of a queue.
+func end(w *conn, topic string, queue int) (int, error) {
+	r, err := w.call(Frame{Code: 30, Ext: map[string]string{"topic": topic, "queueId": strconv.Itoa(queue)}}, 5*time.Second)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(r.Ext["offset"])
+}
+
+// await waits until a queue shows n messages.
+func await(w *conn, topic string, queue, n int) error {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		now, err := end(w, topic, queue)
+		switch {
+		case err != nil:
+			return err
+		case now >= n:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s: queue %d ends at %d, not at %d", topic, queue, now, n)
+		}
+	}
+}
+
+func (s *player) reach(topic string, queue, n int) error {
+	c, err := s.Dial()
+	if err != nil {
+		return err
+	}
+	w := open(c)
+	defer func() { c.Close(); <-w.done }()
+	return await(w, topic, queue, n)
+}
+
 // SendPut is a Put that sends ordinary messages, for servers that take them, and
 // returns when the queue shows them.
 func SendPut(dial func() (net.Conn, error)) func(topic string, queue, count int) error {
@@ -418,17 +471,7 @@ func SendPut(dial func() (net.Conn, error)) func(topic string, queue, count int)
 		}
 		w := open(c)
 		defer func() { c.Close(); <-w.done }()
-		end := func() (n int, err error) {
-			r, err := w.call(Frame{Code: 30, Ext: map[string]string{"topic": topic, "queueId": strconv.Itoa(queue)}}, 5*time.Second)
-			if err != nil {
-				return 0, err
-			}
-			return strconv.Atoi(r.Ext["offset"])
-		}
-		before, err := end()
-		if err != nil {
-			return err
-		}
+		last := -1
 		for i := range count {
 			r, err := w.call(Frame{Code: 10, Body: "message " + strconv.Itoa(i), Ext: map[string]string{
 				"producerGroup": "put", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
@@ -441,17 +484,10 @@ func SendPut(dial func() (net.Conn, error)) func(topic string, queue, count int)
 			if r.Code != 0 {
 				return fmt.Errorf("put %s: code %d %s", topic, r.Code, r.Remark)
 			}
-		}
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-			now, err := end()
-			switch {
-			case err != nil:
+			if last, err = strconv.Atoi(r.Ext["queueOffset"]); err != nil {
 				return err
-			case now >= before+count:
-				return nil
-			case time.Now().After(deadline):
-				return fmt.Errorf("put %s: queue %d ends at %d, not at %d", topic, queue, now, before+count)
 			}
 		}
+		return await(w, topic, queue, last+1)
 	}
 }
