@@ -411,7 +411,7 @@ func TestMatch(t *testing.T) {
 		{"", "TAG", codes("a", ""), nil, true, true},
 		{"a", "TAG", codes("a"), codes("b", ""), true, true},
 		{" a || b||c ", "", codes("a", "b", "c"), codes("d", ""), true, true},
-		{"||", "", nil, codes("a", ""), true, true},
+		{"|| ||", "", nil, codes("a", ""), true, true},
 		{strings.Join(many, "||"), "TAG", codes(many...), codes("k"), true, true},
 		{"a = 1", "SQL92", codes("x"), nil, true, false},
 		{"", "SQL92", codes("x"), nil, false, false},
@@ -429,6 +429,11 @@ func TestMatch(t *testing.T) {
 			if s.Match(code) {
 				t.Errorf("%q matches %d", c.expr, code)
 			}
+		}
+	}
+	for _, expr := range []string{"||", "||||"} { // the original: "subString split error"
+		if _, ok := Build("T", expr, "", 1); ok {
+			t.Errorf("%q", expr)
 		}
 	}
 	s, _ := Build("T", strings.Join(many, "||"), "", 1)

@@ -44,8 +44,8 @@ func NewSubscription(d *body.SubscriptionData) *Subscription {
 }
 
 // Build prepares a subscription from the text of a pull request. An empty
-// expression of tags takes everything; one of another type is an error for the
-// caller to answer (code 23).
+// expression of tags takes everything; one of another type, or one of nothing but
+// separators, is an error for the caller to answer (code 23).
 func Build(topic, expression, kind string, version int64) (*Subscription, bool) {
 	d := &body.SubscriptionData{}
 	d.SetDefaults()
@@ -59,6 +59,9 @@ func Build(topic, expression, kind string, version int64) (*Subscription, bool) 
 	if expression == "" || expression == SubAll {
 		d.SubString = SubAll
 		return NewSubscription(d), true
+	}
+	if strings.ReplaceAll(expression, "||", "") == "" {
+		return nil, false
 	}
 	seen := map[string]bool{}
 	for tag := range strings.SplitSeq(expression, "||") {
