@@ -1,6 +1,8 @@
 // Package hold keeps pulls that found nothing, until there is something to
 // find: a message arrives in their queue, their time is up, or their connection
-// ends. Each held request ends exactly once, by whichever comes first.
+// ends. Each held request ends exactly once, by whichever comes first. One whose
+// queue gets only messages that do not interest it ends after 5 seconds, so that
+// the consumer's offset follows the queue.
 //
 // A request is parked by the loop that read it and ended by the List's own
 // goroutine, so that neither an event loop nor the dispatcher does the work of
@@ -34,6 +36,9 @@ const (
 	Arrived Reason = iota
 	// TimedOut: nothing came in the time the client gave.
 	TimedOut
+	// Passed: messages came that do not interest the request, some time ago. The
+	// client is told where to go on, so that the group's offset follows.
+	Passed
 	// Stopping: the broker stops; the request is answered with what is there.
 	Stopping
 )
@@ -59,17 +64,19 @@ type Held struct {
 	Until  time.Time                 // when its time is up
 	Match  func(tagsCode int64) bool // whether an arrival interests it
 
-	heap int // place in List.deadlines, counted from 1; 0: not held
-	slot int // place in the queue's list
-	conn int // place in the connection's list
+	passed     bool  // a message came that does not interest it
+	heap       int   // place in List.deadlines, counted from 1; 0: not held
+	slot       int   // place in the queue's list
+	prev, next *Held // in the connection's list
 }
 
 // List holds requests.
 type List struct {
 	mu        sync.Mutex
-	deadlines []*Held // heap by Until
-	conns     map[Conn][]*Held
-	ended     []ended // to be woken by Run
+	deadlines []*Held        // heap by Until
+	conns     map[Conn]*Held // the first of each connection
+	ended     []ended        // to be woken by Run
+	spare     []ended        // its place while Run wakes those
 	signal    chan struct{}
 	now       func() time.Time
 	stopped   bool
@@ -86,9 +93,13 @@ type waiting struct{ held []*Held }
 // Every is the interval at which Run looks for requests whose time is up.
 const Every = 100 * time.Millisecond
 
+// PassedAfter is how long a request is still held after a message that does not
+// interest it: the interval at which Java looks at all that it holds.
+const PassedAfter = 5 * time.Second
+
 // New returns an empty List; Run must be running for requests to end.
 func New(now func() time.Time) *List {
-	return &List{conns: map[Conn][]*Held{}, signal: make(chan struct{}, 1), now: now}
+	return &List{conns: map[Conn]*Held{}, signal: make(chan struct{}, 1), now: now}
 }
 
 // Len is the number of held requests.
@@ -112,9 +123,11 @@ func (l *List) Park(h *Held) bool {
 	}
 	h.slot = len(w.held)
 	w.held = append(w.held, h)
-	of := l.conns[h.Conn]
-	h.conn = len(of)
-	l.conns[h.Conn] = append(of, h)
+	h.prev, h.next, h.passed = nil, l.conns[h.Conn], false
+	if h.next != nil {
+		h.next.prev = h
+	}
+	l.conns[h.Conn] = h
 	l.deadlines = append(l.deadlines, h)
 	h.heap = len(l.deadlines)
 	l.up(h.heap)
@@ -136,9 +149,17 @@ func (l *List) Dispatch(r *dispatch.Round) error {
 	}
 	l.mu.Lock()
 	before := len(l.ended)
-	if len(l.deadlines) > 0 {
-		for i := range r.Arrivals {
-			l.arrived(r, &r.Arrivals[i])
+	if len(l.deadlines) > 0 && l.awaited(r) {
+		now := l.now()
+		if len(r.Arrivals) == 1 && r.Arrivals[0].Max-r.Arrivals[0].From == 1 {
+			a := &r.Arrivals[0]
+			l.offer(a.Queue, a.From, a.TagsCode, now)
+		} else {
+			for i := range r.Records {
+				if rec := &r.Records[i]; rec.Queue != nil {
+					l.offer(rec.Queue, rec.QueueOffset, rec.TagsCode, now)
+				}
+			}
 		}
 	}
 	woken := len(l.ended) > before
@@ -149,29 +170,34 @@ func (l *List) Dispatch(r *dispatch.Round) error {
 	return nil
 }
 
-// arrived looks at one queue. The lock is held.
-func (l *List) arrived(r *dispatch.Round, a *dispatch.Arrival) {
-	w, ok := a.Queue.Attachment().(*waiting)
-	if !ok || len(w.held) == 0 {
-		return
-	}
-	if a.Max-a.From == 1 {
-		l.offer(w, a.From, a.TagsCode)
-		return
-	}
-	for i := range r.Records {
-		if rec := &r.Records[i]; rec.Queue == a.Queue {
-			l.offer(w, rec.QueueOffset, rec.TagsCode)
+// awaited tells whether a queue of the round has requests that wait for it. The
+// lock is held.
+func (l *List) awaited(r *dispatch.Round) bool {
+	for i := range r.Arrivals {
+		if w, ok := r.Arrivals[i].Queue.Attachment().(*waiting); ok && len(w.held) > 0 {
+			return true
 		}
 	}
+	return false
 }
 
 // offer ends the requests that one message interests. The lock is held.
-func (l *List) offer(w *waiting, offset, tagsCode int64) {
+func (l *List) offer(q *consumequeue.Queue, offset, tagsCode int64, now time.Time) {
+	w, ok := q.Attachment().(*waiting)
+	if !ok {
+		return
+	}
 	for i := 0; i < len(w.held); {
-		if h := w.held[i]; offset >= h.From && h.Match(tagsCode) {
-			l.end(h, Arrived) // moves another one to i
-			continue
+		h := w.held[i]
+		if offset >= h.From {
+			if h.Match(tagsCode) {
+				l.end(h, Arrived) // moves another one to i
+				continue
+			}
+			if until := now.Add(PassedAfter); !h.passed && until.Before(h.Until) {
+				h.passed, h.Until = true, until
+				l.up(h.heap)
+			}
 		}
 		i++
 	}
@@ -182,7 +208,11 @@ func (l *List) Tick(now time.Time) {
 	l.mu.Lock()
 	woken := false
 	for len(l.deadlines) > 0 && !l.deadlines[0].Until.After(now) {
-		l.end(l.deadlines[0], TimedOut)
+		h, why := l.deadlines[0], TimedOut
+		if h.passed {
+			why = Passed
+		}
+		l.end(h, why)
 		woken = true
 	}
 	l.mu.Unlock()
@@ -194,12 +224,11 @@ func (l *List) Tick(now time.Time) {
 // Drop ends the requests of a connection that has closed. Their owners are told
 // with Gone, here and now.
 func (l *List) Drop(c Conn) {
+	var gone []*Held
 	l.mu.Lock()
-	of := l.conns[c]
-	gone := make([]*Held, len(of))
-	copy(gone, of)
-	for _, h := range gone {
+	for h := l.conns[c]; h != nil; h = l.conns[c] {
 		l.remove(h)
+		gone = append(gone, h)
 	}
 	l.mu.Unlock()
 	for _, h := range gone {
@@ -239,18 +268,22 @@ func (l *List) Run(ctx context.Context) {
 // Wake wakes the requests that were ended so far. Run calls it; a test that has
 // no Run does.
 func (l *List) Wake() {
-	var batch []ended
+	l.mu.Lock()
+	batch := l.spare
+	l.spare = nil
 	for {
-		l.mu.Lock()
 		batch, l.ended = l.ended, batch[:0]
-		l.mu.Unlock()
 		if len(batch) == 0 {
+			l.spare = batch
+			l.mu.Unlock()
 			return
 		}
+		l.mu.Unlock()
 		for i, e := range batch {
 			batch[i] = ended{}
 			e.h.Waiter.Wake(e.why)
 		}
+		l.mu.Lock()
 	}
 }
 
@@ -276,16 +309,18 @@ func (l *List) remove(h *Held) {
 	w.held[last] = nil
 	w.held = w.held[:last]
 
-	of := l.conns[h.Conn]
-	last = len(of) - 1
-	of[h.conn] = of[last]
-	of[h.conn].conn = h.conn
-	of[last] = nil
-	if last == 0 {
-		delete(l.conns, h.Conn)
-	} else {
-		l.conns[h.Conn] = of[:last]
+	if h.next != nil {
+		h.next.prev = h.prev
 	}
+	switch {
+	case h.prev != nil:
+		h.prev.next = h.next
+	case h.next != nil:
+		l.conns[h.Conn] = h.next
+	default:
+		delete(l.conns, h.Conn)
+	}
+	h.prev, h.next = nil, nil
 
 	i := h.heap
 	last = len(l.deadlines)
