@@ -33,13 +33,14 @@ func TestJavaAnswers(t *testing.T) {
 			continue
 		}
 		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
 			script, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			b := startBroker(t)
 			dial := func() (net.Conn, error) { return net.Dial("tcp", b.Addresses().Broker) }
-			p := answers.Player{Dial: dial, Put: answers.SendPut(dial), Strict: fastjson.Normalize,
+			p := answers.Player{Dial: dial, Put: answers.SendPut(dial), Strict: fastjson.Normalize, Wait: 10 * time.Second,
 				Skip: func(code int) bool { return slices.Contains(later, code) }}
 			diffs, err := p.Check(string(script))
 			if err != nil {
@@ -56,7 +57,7 @@ func startBroker(t *testing.T) *Broker {
 	t.Helper()
 	s := settings.New(Classes...)
 	for k, v := range map[string]string{"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerIP1": "127.0.0.1",
-		"bindAddress": "127.0.0.1", "listenPort": "0", "storePathRootDir": t.TempDir(), "brokerConfigPath": filepath.Join(t.TempDir(), "broker.conf"), "namesrvAddr": "", "mappedFileSizeCommitLog": "4194304"} {
+		"bindAddress": "127.0.0.1", "listenPort": "0", "storePathRootDir": t.TempDir(), "brokerConfigPath": filepath.Join(t.TempDir(), "broker.conf"), "namesrvAddr": "", "mappedFileSizeCommitLog": "67108864"} {
 		if p := s.Put(k, v); p != nil {
 			t.Fatal(p.Text())
 		}

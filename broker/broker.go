@@ -189,13 +189,13 @@ func (b *Broker) Start() (err error) {
 
 // wire makes what needs the broker's address, and the server.
 func (b *Broker) wire(host netip.AddrPort) (err error) {
-	b.sends = send.New(send.Options{Settings: b.set, Topics: b.topics, Store: b.store, Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
+	b.sends = send.New(send.Options{Settings: b.set, Topics: b.topics, Groups: b.groups, Locks: b.locks, Store: b.store, Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
+	b.progress = offset.Handlers{Offsets: b.offsets, Topics: b.topics, Groups: b.groups, Lookup: b.queue}
 	b.pulls = pull.New(pull.Options{
-		Settings: b.set, Topics: b.topics, Groups: b.groups, Sessions: b.sessions, Offsets: b.offsets,
+		Settings: b.set, Topics: b.topics, Groups: b.groups, Sessions: b.sessions, Offsets: b.offsets, Progress: &b.progress,
 		Holds: b.holds, Store: b.store, Stats: b.stats, Now: b.now, Log: b.log,
 	})
 	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release}
-	b.progress = offset.Handlers{Offsets: b.offsets, Topics: b.topics, Groups: b.groups, Lookup: b.queue}
 	b.queries = query.Handlers{Store: b.store}
 	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now,
 		OnClose: func(*remoting.Conn) { b.registrar.Lost() }}); err != nil {
@@ -238,8 +238,10 @@ func (b *Broker) Addresses() Addresses {
 // live are the settings that reload puts into force.
 var live = map[string]bool{
 	"brokerPermission": true, "namesrvAddr": true, // send, pull, naming
-	"startAcceptSendRequestTimeStamp": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true, // send
-	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true, // pull
+	"startAcceptSendRequestTimeStamp": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
+	"rejectTransactionMessage": true, "timerMaxDelaySec": true, // send
+	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true,
+	"slaveReadEnable": true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, // pull
 }
 
 // reload tells those that keep values of settings beside that some changed.

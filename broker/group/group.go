@@ -16,6 +16,7 @@ package group
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,11 @@ const SystemPrefix = "CID_RMQ_SYS_"
 var firstGroups = []string{
 	"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
 	"CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+}
+
+// IsPredefined tells whether a group is one of the servers' own.
+func IsPredefined(name string) bool {
+	return slices.Contains(firstGroups, name) || strings.HasPrefix(name, SystemPrefix)
 }
 
 // Group is the handle of one group.

@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"bytes"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -32,9 +33,9 @@ func (o *op) fail(c code.Response, remark string, forbidden int64) bool {
 }
 
 // check makes the checks of Java's PullMessageProcessor in its order, and finds
-// topic, queue, group and subscription. false: the request is finished, or
-// handed to a lane because the group may have to be created.
-func (o *op) check(mayWait bool) bool {
+// topic, queue, group and subscription. false: the request is finished, or goes
+// on in a lane because the group may have to be created.
+func (o *op) check() bool {
 	p, cfg := o.p, o.cfg
 	if cfg.permission&body.PermRead == 0 {
 		return o.fail(code.NoPermission, fmt.Sprintf("the broker[%s] pulling message is forbidden", cfg.brokerIP1), brokerForbidden)
@@ -44,8 +45,8 @@ func (o *op) check(mayWait bool) bool {
 	}
 	g := p.Groups.Find(o.hdr.ConsumerGroup)
 	if g == nil {
-		if !mayWait {
-			o.handOver()
+		if !o.mayWait {
+			o.toLane()
 			return false
 		}
 		if g = p.Groups.FindOrCreate(string(o.hdr.ConsumerGroup)); g == nil {
@@ -63,16 +64,51 @@ func (o *op) check(mayWait bool) bool {
 	if !o.topic.Readable() {
 		return o.fail(code.NoPermission, fmt.Sprintf("the topic[%s] pulling message is forbidden", o.hdr.Topic), topicForbidden)
 	}
-	if n := o.topic.Config().ReadQueueNums; o.hdr.QueueID < 0 || o.hdr.QueueID >= n {
+	n := o.topic.Config().ReadQueueNums
+	if o.hdr.QueueID >= 0 && o.hdr.QueueID < n {
+		o.queue = o.topic.Queue(o.hdr.QueueID)
+	}
+	if o.queue == nil {
 		return o.fail(code.InvalidParameter, fmt.Sprintf("queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d] consumer:[/%s]",
 			o.hdr.QueueID, o.hdr.Topic, n, o.req.Conn.Remote()), 0)
 	}
-	o.queue = o.topic.Queue(o.hdr.QueueID)
 	if o.hdr.SysFlag&flagSubscription != 0 {
-		return o.ownSubscription()
+		if !o.ownSubscription() {
+			return false
+		}
+	} else if !o.groupSubscription(g) {
+		return false
 	}
-	return o.groupSubscription(g)
+	if cfg.rejectPulls && o.rejected() {
+		return o.fail(code.SubscriptionNotExist, "the consumer's group info not exist, or the pull consumer is rejected by server."+code.SeeFAQ, 0)
+	}
+	if len(bytes.TrimSpace(o.hdr.LiteTopic)) > 0 {
+		// The messages of the topic's own queue are not what the client asked for.
+		return o.fail(code.SystemError, fmt.Sprintf("lite topics are not supported by this version of Gantry (liteTopic=%s)", o.hdr.LiteTopic), 0)
+	}
+	return true
 }
+
+// rejected tells whether the setting rejectPullConsumerEnable forbids the pull:
+// that of a client that has not registered by a heartbeat.
+func (o *op) rejected() bool {
+	online := o.p.Sessions.Consumers(o.hdr.ConsumerGroup)
+	if online != nil {
+		if online.Kind() != body.ConsumeActively {
+			return false
+		}
+		for _, m := range o.p.Sessions.Members(online) {
+			if m.Conn == session.Conn(o.req.Conn) {
+				return false
+			}
+		}
+	}
+	name := string(o.hdr.ConsumerGroup)
+	return !group.IsPredefined(name) && !pullsWithoutHeartbeat[name]
+}
+
+// pullsWithoutHeartbeat are groups of the original's own tools.
+var pullsWithoutHeartbeat = map[string]bool{"DEFAULT_CONSUMER": true, "SCHEDULE_CONSUMER": true, "__MONITOR_CONSUMER": true}
 
 // ownSubscription uses the expression that came with the request.
 func (o *op) ownSubscription() bool {
@@ -131,7 +167,7 @@ func (o *op) onlyTags() bool {
 	if o.sub.Tags() {
 		return true
 	}
-	if o.cfg.propertyFilter {
+	if o.cfg.propertyFilter && o.p.mayLog() {
 		o.p.Log.Warn("a pull with an expression that this version of Gantry cannot evaluate was refused",
 			zap.ByteString("group", o.hdr.ConsumerGroup), zap.String("topic", o.topic.Name), zap.String("type", o.sub.Data.ExpressionType))
 	}

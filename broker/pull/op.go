@@ -34,6 +34,8 @@ type op struct {
 	refusal refusal
 	held    hold.Held
 	lite    bool // LITE_PULL_MESSAGE
+	mayWait bool // for a disk: this is a lane
+	second  bool // it was held, and what it finds now is answered
 }
 
 func newOp(p *Processor) *op {
@@ -44,13 +46,24 @@ func newOp(p *Processor) *op {
 
 // free gives the op back.
 func (o *op) free() {
+	if o.res != nil {
+		o.res.Release()
+	}
 	*o = op{p: o.p, match: o.match, kept: o.kept[:0]}
 	o.p.ops.Put(o)
 }
 
-// handOver starts the pull anew in its lane.
-func (o *op) handOver() {
+// toLane goes on in the pull lane. The first look starts anew there; a held pull
+// has nothing but the op.
+func (o *op) toLane() {
 	r, p := o.req, o.p
+	if o.second {
+		r.Hand(remoting.Pull, func(*remoting.Request) {
+			o.mayWait = true
+			o.again()
+		})
+		return
+	}
 	o.free()
 	r.Hand(remoting.Pull, p.handleCold)
 }
@@ -65,7 +78,7 @@ const (
 )
 
 // get looks for messages.
-func (o *op) get(mayWait bool) next {
+func (o *op) get() next {
 	from := o.hdr.QueueOffset
 	if o.cfg.takeResets {
 		if to, ok := o.p.Offsets.TakeReset(o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID); ok {
@@ -74,8 +87,8 @@ func (o *op) get(mayWait bool) next {
 			return ready
 		}
 	}
-	limits := store.Limits{MaxCount: int(o.hdr.MaxMsgNums)}
-	if mayWait {
+	limits := store.Limits{MaxCount: int(o.hdr.MaxMsgNums), MaxBytes: int(o.hdr.MaxMsgBytes.Value)}
+	if o.mayWait {
 		o.res = o.p.Store.Get(o.queue, from, limits, o.match)
 	} else {
 		res, hot := o.p.Store.GetHot(o.queue, from, limits, o.match)
@@ -84,7 +97,7 @@ func (o *op) get(mayWait bool) next {
 		}
 		o.res = res
 	}
-	if answerCode(o.res.Status, from) == code.PullNotFound {
+	if o.res.Err == nil && answerCode(o.res.Status, from) == code.PullNotFound {
 		return nothing
 	}
 	return ready
@@ -112,31 +125,42 @@ func answerCode(s store.GetStatus, from int64) code.Response {
 
 // commit stores the offset that came with the pull, at its first look only.
 func (o *op) commit() {
-	t, g, q := o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID
-	if c := o.hdr.CommitOffset; o.hdr.SysFlag&flagCommit != 0 && c.Set && c.Value >= 0 {
-		o.p.Offsets.Set(t, g, q, c.Value)
+	if c := o.hdr.CommitOffset; o.hdr.SysFlag&flagCommit != 0 && c.Set {
+		o.p.Progress.Store(o.req.Conn.Remote(), o.topic, o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID, c.Value)
 	}
+}
+
+// pulled notes how far the group has come.
+func (o *op) pulled() {
+	o.p.Offsets.SetPulled(o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID, o.res.NextBegin)
 }
 
 // answer sends what get found and gives the op back.
 func (o *op) answer() {
 	res := o.res
+	if res.Err != nil {
+		o.p.Log.Error("messages could not be read", zap.String("topic", o.topic.Name), zap.Int32("queue", o.hdr.QueueID),
+			zap.Int64("offset", o.hdr.QueueOffset), zap.Error(res.Err))
+		o.fail(code.SystemError, "messages could not be read: "+res.Err.Error(), 0)
+		return
+	}
 	c := answerCode(res.Status, o.hdr.QueueOffset)
-	o.p.Offsets.SetPulled(o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID, res.NextBegin)
+	o.pulled()
 	o.resp = header.PullMessageResponse{
-		SuggestWhichBrokerID: 0, // a broker without slaves is its own best suggestion
+		SuggestWhichBrokerID: o.suggestion(),
 		NextBeginOffset:      res.NextBegin,
 		MinOffset:            res.Min,
 		MaxOffset:            res.Max,
 		TopicSysFlag:         header.Some(o.topic.Config().TopicSysFlag),
 		GroupSysFlag:         header.Some(o.group.GroupSysFlag),
 	}
-	if c == code.PullOffsetMoved {
+	if c == code.PullOffsetMoved && o.p.mayLog() {
 		o.p.Log.Info("a pull's offset was corrected",
 			zap.ByteString("group", o.hdr.ConsumerGroup), zap.String("topic", o.topic.Name), zap.Int32("queue", o.hdr.QueueID),
 			zap.Int64("asked", o.hdr.QueueOffset), zap.Int64("next", res.NextBegin), zap.Stringer("why", res.Status), zap.Stringer("client", o.req.Conn.Remote()))
 	}
 	o.count(c)
+	o.res = nil
 	if c == code.Success {
 		o.req.RespondViews(c, res.Status.String(), &o.resp, res) // releases res
 	} else {
@@ -144,6 +168,19 @@ func (o *op) answer() {
 		res.Release()
 	}
 	o.free()
+}
+
+// suggestion is the broker id that the client should pull from next: the master,
+// unless the operator lets slaves serve those who are behind.
+func (o *op) suggestion() int64 {
+	switch {
+	case !o.cfg.slaveRead:
+		return 0
+	case o.res.SuggestSlave:
+		return o.group.WhichBrokerWhenConsumeSlowly
+	default:
+		return o.group.BrokerID
+	}
 }
 
 func (o *op) count(c code.Response) {
@@ -192,25 +229,34 @@ func (o *op) park() {
 	if !o.cfg.longPolling {
 		wait = o.cfg.shortPolling
 	}
-	o.held = hold.Held{Waiter: o, Conn: o.req.Conn, Queue: o.queue, From: o.hdr.QueueOffset, Until: o.began.Add(wait), Match: o.match}
+	o.pulled()
 	o.res.Release()
 	o.res = nil
+	o.second = true
+	o.held = hold.Held{Waiter: o, Conn: o.req.Conn, Queue: o.queue, From: o.hdr.QueueOffset, Until: o.began.Add(wait), Match: o.match}
 	if !o.p.Holds.Park(&o.held) {
 		o.again()
 	}
 }
 
 // Wake looks again for a pull that was held. It runs on the goroutine of the
-// hold list, where a disk may be waited for.
-func (o *op) Wake(hold.Reason) { o.again() }
+// hold list, which must not wait for a disk either: others wait to be woken.
+func (o *op) Wake(hold.Reason) {
+	o.mayWait = false
+	o.again()
+}
 
 // again is the second and last look: whatever it finds is answered.
 func (o *op) again() {
 	o.cfg = o.p.cfg.Load()
-	if !o.check(true) {
+	o.queue = nil
+	if !o.check() {
 		return
 	}
-	o.get(true)
+	if o.get() == needsLane {
+		o.toLane()
+		return
+	}
 	o.answer()
 }
 

@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +23,9 @@ import (
 // Processor handles pulls.
 type Processor struct {
 	Options
-	cfg atomic.Pointer[config]
-	ops sync.Pool
+	cfg    atomic.Pointer[config]
+	ops    sync.Pool
+	logged atomic.Int64 // when the last line about a client's pull was logged, ns
 }
 
 // Options are what a Processor works with.
@@ -33,6 +35,7 @@ type Options struct {
 	Groups   *group.Table
 	Sessions *session.Table
 	Offsets  *offset.Table
+	Progress *offset.Handlers // commits
 	Holds    *hold.List
 	Store    *store.Store
 	Stats    *stats.Table
@@ -49,6 +52,8 @@ type config struct {
 	shortPolling   time.Duration
 	propertyFilter bool
 	takeResets     bool
+	slaveRead      bool
+	rejectPulls    bool
 }
 
 // New returns a Processor.
@@ -70,6 +75,8 @@ func (p *Processor) Reload() {
 		shortPolling:   s.Duration("shortPollingTimeMills"),
 		propertyFilter: s.Bool("enablePropertyFilter"),
 		takeResets:     s.Bool("useServerSideResetOffset"),
+		slaveRead:      s.Bool("slaveReadEnable"),
+		rejectPulls:    s.Bool("rejectPullConsumerEnable"),
 	})
 }
 
@@ -81,18 +88,19 @@ func (p *Processor) handleCold(r *remoting.Request) { p.handle(r, true) }
 
 func (p *Processor) handle(r *remoting.Request, mayWait bool) {
 	o := p.ops.Get().(*op)
-	o.req, o.cfg, o.began = r, p.cfg.Load(), p.Now()
+	o.req, o.cfg, o.began, o.mayWait = r, p.cfg.Load(), p.Now(), mayWait
 	o.lite = code.Request(r.Cmd.Code) == code.LitePullMessage
-	if err := o.hdr.Decode(r.Cmd.Fields); err != nil {
-		o.fail(code.SystemError, err.Error(), 0)
+	if err := o.decode(r); err != nil {
+		o.free()
+		r.Fail(code.SystemError, err.Error())
 		return
 	}
-	if !o.check(mayWait) {
+	if !o.check() {
 		return
 	}
-	switch o.get(mayWait) {
+	switch o.get() {
 	case needsLane:
-		o.handOver()
+		o.toLane()
 	case ready:
 		o.commit()
 		o.answer()
@@ -106,6 +114,33 @@ func (p *Processor) handle(r *remoting.Request, mayWait bool) {
 		r.Detach()
 		o.park()
 	}
+}
+
+// decode reads the header; where Java trips over a field that is missing the
+// error names it.
+func (o *op) decode(r *remoting.Request) error {
+	err := o.hdr.Decode(r.Cmd.Fields)
+	missing := ""
+	switch {
+	case err != nil:
+		return err
+	case o.hdr.ConsumerGroup == nil:
+		missing = "consumerGroup"
+	case o.hdr.Topic == nil:
+		missing = "topic"
+	case o.hdr.SysFlag&flagSubscription == 0 && !o.hdr.SubVersion.Set:
+		missing = "subVersion"
+	default:
+		return nil
+	}
+	return fmt.Errorf("PullMessageRequest: field %s is missing", missing)
+}
+
+// mayLog keeps clients that go wrong on every pull from filling the log: there is
+// one line a second about them.
+func (p *Processor) mayLog() bool {
+	now, last := p.Now().UnixNano(), p.logged.Load()
+	return now-last >= int64(time.Second) && p.logged.CompareAndSwap(last, now)
 }
 
 // Bits of a pull's sysFlag (Java: PullSysFlag).

@@ -22,9 +22,12 @@ type op struct {
 	p       *Processor
 	req     *remoting.Request
 	cfg     *config
+	mayWait bool                      // for the disk: this is a lane
 	hdr     header.SendMessageRequest // views of the request: dead once it is detached
 	topic   *topic.Topic
 	queueID int32
+	dead    bool  // it goes to the dead-letter topic
+	asked   int32 // the queue the producer is told, if dead
 	draft   store.Draft
 	rec     message.Record
 	buf     []byte // the encoded records
@@ -35,17 +38,27 @@ type op struct {
 }
 
 // applyPriority lets a message that has nothing but a priority choose its queue
-// by it (TopicMessageType.PRIORITY); elsewhere the property is dropped.
-func (o *op) applyPriority(t traits) {
-	if t.sharded {
+// by it; elsewhere the property is dropped.
+func (o *op) applyPriority(t *traits, n int64) {
+	if !t.onlyPriority() {
 		o.props = message.Sanitize(nil, o.props, message.PropertyPriority)
 		return
 	}
-	o.queueID = int32(min(t.priority, int64(o.topic.Config().WriteQueueNums)-1))
+	if last := int64(o.topic.Config().WriteQueueNums) - 1; last >= 0 && !o.dead {
+		o.queueID = int32(min(n, last))
+	}
 }
 
 // start prepares what all records of the op share.
-func (o *op) start(noWait bool) {
+func (o *op) start(noWait bool) *refusal {
+	queue := o.topic.Queue(o.queueID)
+	if queue == nil { // the topic has just lost it
+		return o.noQueue(o.topic.Config(), o.queueID)
+	}
+	name := o.hdr.Topic
+	if o.dead {
+		name = []byte(o.topic.Name)
+	}
 	sysFlag := o.hdr.SysFlag
 	if o.topic.Config().TopicFilterType == body.MultiTag {
 		sysFlag |= message.MultiTags
@@ -57,7 +70,7 @@ func (o *op) start(noWait bool) {
 		BornTimestamp:  o.hdr.BornTimestamp,
 		BornHost:       o.req.Conn.Remote(),
 		StoreHost:      o.p.StoreHost,
-		Topic:          o.hdr.Topic,
+		Topic:          name,
 		CRCTail:        o.cfg.crcTail,
 	}
 	o.buf = o.buf[:0]
@@ -66,8 +79,9 @@ func (o *op) start(noWait bool) {
 		o.draft.Seal = seal
 	}
 	if message.HasQueueOffset(sysFlag) {
-		o.draft.Counter = &o.topic.Queue(o.queueID).Counter
+		o.draft.Counter = &queue.Counter
 	}
+	return nil
 }
 
 // seal fills the CRC tails when all offsets are known.
@@ -109,9 +123,13 @@ func (o *op) AppendDone(d *store.Draft) {
 	o.p.count(o, d)
 	key, _ := message.Get(o.props, message.PropertyUniqueKey)
 	o.ids = o.appendIDs(o.ids[:0], d)
+	queue := o.queueID
+	if o.dead {
+		queue = o.asked
+	}
 	o.resp = header.SendMessageResponse{
 		MsgID:         o.ids,
-		QueueID:       o.queueID,
+		QueueID:       queue,
 		QueueOffset:   d.QueueOffset,
 		TransactionID: key,
 		MsgRegion:     o.cfg.region,
@@ -138,8 +156,17 @@ func (o *op) appendIDs(dst []byte, d *store.Draft) []byte {
 	return dst
 }
 
-// fail answers a send that was not carried out. Java adds region and trace
-// switch to those answers too.
+// refuse answers a send that is not carried out.
+func (o *op) refuse(bad *refusal) {
+	if bad.bare {
+		o.req.Fail(bad.code, bad.remark)
+		o.free()
+		return
+	}
+	o.fail(bad.code, bad.remark)
+}
+
+// fail is refuse with region and trace switch, which Java adds to those answers too.
 func (o *op) fail(c code.Response, remark string) {
 	o.failure = header.SendMessageFailure{MsgRegion: o.cfg.region, TraceOn: o.cfg.traceOn}
 	o.req.Respond(c, remark, &o.failure, nil)

@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gantrymq/gantry/broker/group"
+	"github.com/gantrymq/gantry/broker/order"
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/code"
@@ -32,6 +34,8 @@ type Processor struct {
 type Options struct {
 	Settings  *settings.Set
 	Topics    *topic.Table
+	Groups    *group.Table
+	Locks     *order.Locks
 	Store     *store.Store
 	Stats     *stats.Table
 	StoreHost netip.AddrPort // brokerIP1:listenPort, written into each record
@@ -47,8 +51,13 @@ type config struct {
 	maxMessageSize int
 	region         string
 	traceOn        bool
-	crcTail        bool   // enabledAppendPropCRC
-	tail           []byte // MSG_REGION, TRACE_ON and CLUSTER as properties
+	crcTail        bool     // enabledAppendPropCRC
+	drop           []string // properties that are not taken over from a producer
+	tail           []byte   // MSG_REGION, TRACE_ON and CLUSTER as properties
+
+	rejectTransactions bool
+	timers             bool
+	timerMaxDelay      int64 // ms
 }
 
 // New returns a Processor.
@@ -72,6 +81,14 @@ func (p *Processor) Reload() {
 		region:         s.String("regionId"),
 		traceOn:        s.Bool("traceOn"),
 		crcTail:        s.Bool("enabledAppendPropCRC"),
+		drop:           []string{message.PropertyMsgRegion, message.PropertyTraceOn, message.PropertyCluster, message.PropertyPopCK},
+
+		rejectTransactions: s.Bool("rejectTransactionMessage"),
+		timers:             s.Bool("timerWheelEnable"),
+		timerMaxDelay:      s.Int64("timerMaxDelaySec") * 1000,
+	}
+	if c.crcTail {
+		c.drop = append(c.drop, message.PropertyCRC32)
 	}
 	c.tail = message.AppendProperty(c.tail, message.PropertyMsgRegion, c.region)
 	c.tail = message.AppendProperty(c.tail, message.PropertyTraceOn, strconv.FormatBool(c.traceOn))
@@ -88,29 +105,27 @@ func (p *Processor) create(r *remoting.Request) { p.handle(r, true) }
 
 func (p *Processor) handle(r *remoting.Request, mayWait bool) {
 	o := p.ops.Get().(*op)
-	o.req, o.cfg = r, p.cfg.Load()
+	o.req, o.cfg, o.mayWait = r, p.cfg.Load(), mayWait
+	var bad *refusal
 	if err := o.hdr.Decode(r.Cmd.Fields); err != nil {
-		o.fail(code.SystemError, err.Error())
-		return
+		bad = fault("%v", err)
 	}
-	bad := p.check(o)
-	if bad == nil && o.topic == nil {
-		if !mayWait {
-			o.free()
-			r.Hand(remoting.Send, p.create)
-			return
-		}
-		o.topic, bad = p.createTopic(o)
+	if bad == nil {
+		bad = p.check(o)
 	}
 	if bad == nil {
 		bad = p.draft(o)
 	}
-	if bad != nil {
-		o.fail(bad.code, bad.remark)
-		return
+	switch bad {
+	case nil:
+		r.Detach()
+		r.Round().Defer(p, p.newRound).(*drafts).add(&o.draft)
+	case wait:
+		o.free()
+		r.Hand(remoting.Send, p.create)
+	default:
+		o.refuse(bad)
 	}
-	r.Detach()
-	r.Round().Defer(p, p.newRound).(*drafts).add(&o.draft)
 }
 
 // drafts is what one loop collects during a round.
@@ -128,25 +143,13 @@ func (d *drafts) EndRound() {
 	d.list = d.list[:0]
 }
 
-// check makes the checks that come before the topic's, and finds the topic.
-func (p *Processor) check(o *op) (bad *refusal) {
-	if from := o.cfg.acceptFrom; from > 0 && p.Now().UnixMilli() < from {
-		return refuse(code.SystemError, "broker unable to service, until %s", time.UnixMilli(from).Format("2006-01-02,15:04:05,000"))
-	}
-	o.topic, bad = p.findTopic(o)
-	return bad
-}
-
 // draft encodes the record or records.
 func (p *Processor) draft(o *op) *refusal {
-	if bad := o.checkQueue(); bad != nil {
-		return bad
-	}
 	o.queueID = o.hdr.QueueID
 	if o.queueID < 0 { // the producer leaves the choice to the broker
 		n := o.topic.Config().WriteQueueNums
 		if n <= 0 {
-			return refuse(code.InvalidParameter, "topic[%s] has no write queue", o.hdr.Topic)
+			return fault("topic[%s] has no write queue to choose from", o.hdr.Topic)
 		}
 		o.queueID = rand.Int32N(n)
 	}
@@ -158,30 +161,35 @@ func (p *Processor) draft(o *op) *refusal {
 
 func (p *Processor) draftOne(o *op) *refusal {
 	body := o.req.Cmd.Body
-	switch {
-	case len(body) == 0:
-		return refuse(code.MessageIllegal, "the message has no body")
-	case len(body) > o.cfg.maxMessageSize, len(o.hdr.Properties) > message.MaxProperties:
-		return illegal(o.cfg)
-	}
-	if bad := p.retryLimit(o); bad != nil {
+	if bad := p.checkRetry(o); bad != nil {
 		return bad
 	}
-	o.props = message.Sanitize(o.props[:0], o.hdr.Properties,
-		message.PropertyMsgRegion, message.PropertyTraceOn, message.PropertyCluster, message.PropertyPopCK, message.PropertyCRC32)
-	traits := readTraits(o.props, o.hdr.SysFlag)
-	if traits.special != nil {
-		return traits.special
+	if tooLong(o.hdr.Topic) || len(body) > o.cfg.maxMessageSize {
+		return illegal(o.cfg)
 	}
-	if traits.priority >= 0 {
-		o.applyPriority(traits)
+	o.props = message.Sanitize(o.props[:0], o.hdr.Properties, o.cfg.drop...)
+	if o.dead {
+		o.props = message.Sanitize(nil, o.props, message.PropertyDelay)
+		o.props = message.AppendProperty(o.props, message.PropertyDelay, "-1")
+	}
+	traits := readTraits(o.props)
+	if bad := p.checkKind(o, &traits); bad != nil {
+		return bad
+	}
+	if n := traits.priorityValue(); n >= 0 {
+		o.applyPriority(&traits, n)
+	}
+	if traits.liteTopic != nil {
+		o.addLiteQueue(traits.liteTopic)
 	}
 	o.props = append(o.props, o.cfg.tail...)
 	if len(traits.uniqueKey) == 0 {
 		var id [message.IDLenV6]byte
 		o.props = message.AppendProperty(o.props, message.PropertyUniqueKey, p.ids.Append(id[:0]))
 	}
-	o.start(traits.noWait)
+	if bad := o.start(traits.noWait); bad != nil {
+		return bad
+	}
 	if bad := o.add(o.hdr.Flag, body, o.props); bad != nil {
 		return bad
 	}
@@ -196,23 +204,27 @@ func (p *Processor) draftBatch(o *op) *refusal {
 		return refuse(code.MessageIllegal, "message topic length too long %d", len(o.hdr.Topic))
 	case isRetry(o.hdr.Topic):
 		return refuse(code.MessageIllegal, "batch request does not support retry group %s", o.hdr.Topic)
-	case len(body) == 0:
-		return refuse(code.MessageIllegal, "the batch has no body")
 	case len(body) > o.cfg.maxMessageSize, message.TransactionType(o.hdr.SysFlag) != message.TransactionNone:
 		return illegal(o.cfg)
 	}
 	// The properties around a batch are not stored. Java ignores TRAN_MSG there.
 	o.props = append(o.props[:0], o.hdr.Properties...)
-	traits := readTraits(o.props, o.hdr.SysFlag)
-	if traits.special != nil && traits.special.code != code.NoPermission {
-		return traits.special
+	traits := readTraits(o.props)
+	traits.half = false
+	if n, err := strconv.ParseInt(string(traits.delay), 10, 32); err == nil && n > 0 {
+		return illegal(o.cfg) // batches are never delayed
 	}
-	o.start(traits.noWait)
+	if bad := p.checkKind(o, &traits); bad != nil {
+		return bad
+	}
+	if bad := o.start(traits.noWait); bad != nil {
+		return bad
+	}
 	n := 0
 	for batch := (message.Batch{Rest: body}); ; n++ {
 		if !batch.Next() {
 			if batch.Err != nil {
-				return refuse(code.MessageIllegal, "batch message %d: %v", batch.Index, batch.Err)
+				return refuse(code.MessageIllegal, "batch: %v", batch.Err)
 			}
 			break
 		}
@@ -227,16 +239,10 @@ func (p *Processor) draftBatch(o *op) *refusal {
 	return nil
 }
 
-// retryLimit refuses what would have to go to a dead-letter topic: putting it
-// into the retry topic once more would make it loop.
-func (p *Processor) retryLimit(o *op) *refusal {
-	if most := o.hdr.MaxReconsumeTimes; isRetry(o.hdr.Topic) && most.Set && o.hdr.ReconsumeTimes > most.Value {
-		return refuse(code.MessageIllegal, "reconsume times %d exceed %d: dead-letter topics are not supported by this version of Gantry",
-			o.hdr.ReconsumeTimes, most.Value)
-	}
-	return nil
-}
-
-func isRetry(topicName []byte) bool {
-	return len(topicName) >= len(topic.RetryPrefix) && string(topicName[:len(topic.RetryPrefix)]) == topic.RetryPrefix
+// addLiteQueue names the light queue of a message to a lite topic, as Java does
+// even while light queues are off.
+func (o *op) addLiteQueue(lite []byte) {
+	name := append(append(append([]byte("%LMQ%$"), o.hdr.Topic...), '$'), lite...)
+	o.props = message.Sanitize(nil, o.props, message.PropertyInnerMultiDispatch)
+	o.props = message.AppendProperty(o.props, message.PropertyInnerMultiDispatch, name)
 }

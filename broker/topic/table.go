@@ -118,7 +118,7 @@ func firstTopics(s *settings.Set) []body.TopicConfig {
 func (t *Table) put(c body.TopicConfig) *Topic {
 	h, created := t.topics.GetOrCreate(c.TopicName, func() *Topic {
 		h := &Topic{Name: c.TopicName, Stats: t.o.Stats.Topic(c.TopicName), table: t,
-			system: t.isSystem(c.TopicName), closed: Closed(c.TopicName)}
+			system: t.isSystem(c.TopicName), closed: Closed(c.TopicName), illegal: Validate(c.TopicName)}
 		h.set(c)
 		return h
 	})

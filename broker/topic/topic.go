@@ -46,6 +46,7 @@ type Topic struct {
 
 	system  bool
 	closed  bool
+	illegal string
 	table   *Table
 	state   atomic.Pointer[state]
 	deleted atomic.Bool
@@ -71,6 +72,10 @@ func (t *Topic) System() bool { return t.system }
 
 // Closed tells whether clients are forbidden to send to the topic.
 func (t *Topic) Closed() bool { return t.closed }
+
+// Illegal is what Validate says about the topic's name: one that the server or an
+// older one made may be against the rules for clients.
+func (t *Topic) Illegal() string { return t.illegal }
 
 // Deleted tells whether the topic was deleted after the handle was found.
 func (t *Topic) Deleted() bool { return t.deleted.Load() }
