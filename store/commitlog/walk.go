@@ -183,7 +183,9 @@ func (w *Walker) step(g *segment.Segment, end int64) (int, Ending, error) {
 		return 0, AtBad, w.bad("the record says it is at %d", w.dec.PhysicalOffset)
 	}
 	if w.check == message.CRC {
-		if err := w.torn(); err != nil {
+		// With whole records behind it this was written in full: what looks torn is
+		// what a client sent. To stop here would cost all that follows.
+		if err := w.torn(); err != nil && !w.followed(g, w.pos+int64(size), end) {
 			return 0, AtBad, err
 		}
 	}
@@ -204,9 +206,32 @@ func ending(err error) Ending {
 	return AtError
 }
 
+// followed says whether a record or the blank at the end of the file begins at
+// an offset of the same file.
+func (w *Walker) followed(g *segment.Segment, at, end int64) bool {
+	head := make([]byte, message.BlankLen)
+	if at+int64(len(head)) > end || g.ReadAt(head, at) != nil {
+		return false
+	}
+	size, err := message.Size(head)
+	if errors.Is(err, message.ErrBlank) {
+		return at+int64(size) == g.End()
+	}
+	if err != nil || int64(size) > min(end, g.End()-message.BlankLen)-at || size > maxWalked {
+		return false
+	}
+	b := make([]byte, size)
+	if g.ReadAt(b, at) != nil {
+		return false
+	}
+	rec, err := message.Decode(b, message.CRC)
+	return err == nil && rec.PhysicalOffset == at
+}
+
 // torn looks for lost pages where no checksum does. The body's CRC does not
 // cover what lies behind the body, and Java has recovered records whose
-// properties were zeros (apache/rocketmq#7437).
+// properties were zeros (apache/rocketmq#7437). Clients can send what looks like
+// that, too, so it counts for the last record only.
 func (w *Walker) torn() error {
 	if bytes.IndexByte(w.dec.Topic, 0) >= 0 {
 		return w.bad("zero bytes in the topic")
@@ -223,13 +248,16 @@ func (w *Walker) torn() error {
 	}
 	// A user may have put zeros into a property, but not whole pages of them.
 	at := w.pos + int64(w.dec.Size) - int64(len(props))
-	for len(props) > 0 {
-		n := min(int64(len(props)), vfs.PageSize-at%vfs.PageSize)
-		if allZero(props[:n]) {
-			return w.bad("a page of the properties is zero")
+	// The page that the properties begin on holds their length too; if it were
+	// lost, the record would not decode.
+	if n := -at & (vfs.PageSize - 1); n < int64(len(props)) {
+		for props = props[n:]; len(props) > 0; {
+			page := props[:min(len(props), vfs.PageSize)]
+			if allZero(page) {
+				return w.bad("a page of the properties is zero")
+			}
+			props = props[len(page):]
 		}
-		props = props[n:]
-		at += n
 	}
 	return nil
 }

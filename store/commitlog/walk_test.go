@@ -169,6 +169,59 @@ func TestTornProperties(t *testing.T) {
 	}
 }
 
+// What a client sent may look torn: zeros at the end of a batch message's
+// properties, or pages of them in a value. Recovery stopped there, and all that
+// was acknowledged later was cut away.
+func TestWholeRecordsThatLookTorn(t *testing.T) {
+	record := func(topic, props string) []byte {
+		return message.Append(nil, &message.Record{BornHost: born, StoreHost: host, Body: []byte("b"), Topic: []byte(topic), Properties: []byte(props)})
+	}
+	pages := "A\x01" + strings.Repeat("\x00", 3*vfs.PageSize) + "\x02"
+	for _, tt := range []struct {
+		name   string
+		recs   [][]byte
+		ending Ending
+		want   int
+	}{
+		{"zero at the end", [][]byte{record("T", "A\x01b\x00"), sized(200)}, AtZero, 2},
+		{"one after the other", [][]byte{record("T", "A\x01b\x00"), record("T", "\x00"), record("T", pages), sized(200)}, AtZero, 4},
+		{"pages of zeros", [][]byte{sized(200), record("T", pages), sized(200)}, AtZero, 3},
+		{"zeros in front", [][]byte{sized(4000), record("T", strings.Repeat("\x00", 1000)+"A\x01b\x02")}, AtZero, 2},
+		{"before the blank", [][]byte{record("T", "A\x01b\x00"), {0, 0, 0, 0, 0xcb, 0xd4, 0x31, 0x94}}, AtEnd, 1},
+		{"before a wrong blank", [][]byte{record("T", "A\x01b\x00"), {0, 0, 1, 0, 0xcb, 0xd4, 0x31, 0x94}}, AtBad, 0},
+		{"before half a record", [][]byte{record("T", "A\x01b\x00"), sized(200)[:150]}, AtBad, 0},
+		{"last", [][]byte{sized(200), record("T", "A\x01b\x00")}, AtBad, 1},
+		{"last, pages", [][]byte{sized(200), record("T", pages)}, AtBad, 1},
+	} {
+		var b []byte
+		for i, r := range tt.recs {
+			r = bytes.Clone(r)
+			if len(r) > 100 || r[4] == 0xda {
+				if size, err := message.Size(r); err == nil && size == len(r) {
+					message.Patch(r, int64(i), int64(len(b)), 1000)
+				}
+			} else if r[2] == 0 {
+				binary.BigEndian.PutUint32(r, uint32(testSegment-len(b)))
+			}
+			b = append(b, r...)
+		}
+		l, err := Open(image(t, b), testOptions(Async))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := l.Walk(0, ToEnd, message.CRC)
+		n := 0
+		for w.Next() {
+			n++
+		}
+		if n != tt.want || w.Ending() != tt.ending {
+			t.Errorf("%s: %d records, %v %v; want %d, %v", tt.name, n, w.Ending(), w.Err(), tt.want, tt.ending)
+		}
+		w.Close()
+		l.Close()
+	}
+}
+
 // B031: blanks at the end of files are a change of file, never an error, also
 // when Java wrote them with rubbish behind.
 func TestWalkOverBlanks(t *testing.T) {
