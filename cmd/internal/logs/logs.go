@@ -3,6 +3,7 @@
 package logs
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -29,13 +30,13 @@ const rotateAt = 128 << 20
 
 // Open returns a log, and what must be called at the very end.
 func Open(o Options) (*zap.Logger, func(), error) {
-	var out zapcore.WriteSyncer
-	done := func() {}
+	var out io.Writer
+	closeFile := func() {}
 	switch o.Target {
 	case "stdout":
-		out = stream(o.Stdout, os.Stdout)
+		out = cmp.Or[io.Writer](o.Stdout, os.Stdout)
 	case "stderr":
-		out = stream(o.Stderr, os.Stderr)
+		out = cmp.Or[io.Writer](o.Stderr, os.Stderr)
 	case "":
 		return nil, nil, fmt.Errorf("--log: want stdout, stderr or a folder")
 	default:
@@ -49,22 +50,25 @@ func Open(o Options) (*zap.Logger, func(), error) {
 			_ = debug.SetCrashOutput(crash, debug.CrashOptions{})
 			crash.Close() // the runtime has its own descriptor
 		}
-		// A log line must not make an event loop wait for the disk.
-		buffered := &zapcore.BufferedWriteSyncer{WS: f, Size: 64 << 10, FlushInterval: 250 * time.Millisecond}
-		out = buffered
-		done = func() {
-			_ = buffered.Stop()
-			_ = f.Close()
-		}
+		out, closeFile = f, func() { _ = f.Close() }
 	}
-	return zap.New(zapcore.NewCore(encoder(o.JSON), out, zapcore.InfoLevel)), done, nil
+	enc := encoder(o.JSON)
+	l := newLines(out, func(n int) []byte { return lostLine(enc, n) })
+	done := func() {
+		l.Close()
+		closeFile()
+	}
+	return zap.New(zapcore.NewCore(enc, l, zapcore.InfoLevel)), done, nil
 }
 
-func stream(given io.Writer, own *os.File) zapcore.WriteSyncer {
-	if given != nil {
-		return zapcore.Lock(zapcore.AddSync(given))
+// lostLine says that lines are missing.
+func lostLine(enc zapcore.Encoder, n int) []byte {
+	b, err := enc.Clone().EncodeEntry(zapcore.Entry{Level: zapcore.WarnLevel, Time: time.Now(), LoggerName: "log",
+		Message: "lines are missing here: the log was not taken as fast as it came"}, []zapcore.Field{zap.Int("lines", n)})
+	if err != nil {
+		return nil
 	}
-	return zapcore.Lock(own)
+	return b.Bytes()
 }
 
 func encoder(json bool) zapcore.Encoder {

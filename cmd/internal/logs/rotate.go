@@ -118,13 +118,6 @@ func compress(from, to string) error {
 	return errors.Join(err, z.Close(), out.Close())
 }
 
-// Sync makes the file durable.
-func (r *rotating) Sync() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.file.Sync()
-}
-
 // Close ends writing, and waits for a file that is being packed.
 func (r *rotating) Close() error {
 	r.packing.Wait()
