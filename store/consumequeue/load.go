@@ -7,10 +7,12 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 
+	"github.com/gantrymq/gantry/store/vfs"
 	"go.uber.org/zap"
 )
 
@@ -325,9 +327,30 @@ func (t *Table) clean(q *Queue) error {
 	}
 	defer t.files.put(f)
 	at := (end - start) * UnitSize
+	if rest, err := t.hasData(f, at); err != nil || !rest {
+		return err
+	}
 	t.dirty[q] = min(start, dirtyOr(t.dirty, q, start))
 	t.dirs[q.dir()] = struct{}{}
 	return f.Zero(at, t.fileSize-at)
+}
+
+// hasData says that there are other bytes than zeros from at on. Nearly always
+// there are none; finding that out costs next to nothing where files may have
+// holes.
+func (t *Table) hasData(f *openFile, at int64) (bool, error) {
+	page := min(t.fileSize, at-at%vfs.PageSize+vfs.PageSize)
+	scratch := scratchPool.Get().(*[scratchUnits * UnitSize]byte)
+	defer scratchPool.Put(scratch)
+	b := scratch[:page-at]
+	if _, err := f.ReadAt(b, at); err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) {
+		return true, nil
+	}
+	next, err := f.NextData(page)
+	return next < t.fileSize, err
 }
 
 func dirtyOr(dirty map[*Queue]int64, q *Queue, or int64) int64 {

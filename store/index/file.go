@@ -373,7 +373,8 @@ func (h Header) covers(begin, end int64) bool {
 		end >= h.BeginTime && end <= h.EndTime
 }
 
-// query appends the physical offsets of the entries that match, newest first.
+// query appends the physical offsets of the entries that match, newest first,
+// each once: a message may have one key twice.
 func (f *file) query(dst []int64, hash int32, begin, end int64, limit int) ([]int64, error) {
 	n, h, err := f.slot(hash)
 	if err != nil || h.Count <= 1 {
@@ -388,7 +389,7 @@ func (f *file) query(dst []int64, hash int32, begin, end int64, limit int) ([]in
 			break
 		}
 		at := h.BeginTime + int64(e.seconds)*1000
-		if e.hash == hash && at >= begin && at <= end {
+		if e.hash == hash && at >= begin && at <= end && (len(dst) == 0 || dst[len(dst)-1] != e.offset) {
 			dst = append(dst, e.offset)
 		}
 		if at < begin || e.prev >= n { // a chain only goes back

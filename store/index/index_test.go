@@ -186,13 +186,13 @@ func TestKeysOfARecord(t *testing.T) {
 	half.SysFlag = message.TransactionPrepared
 	put(t, x, half)
 	put(t, x, rec(3, "T2", "U0", "k1", "TagA"))
-	put(t, x, rec(4, "T", "U0", "U0", "")) // its key equals its unique key
+	put(t, x, rec(4, "T", "U0", "U0", "")) // found once (apache/rocketmq#8438)
 	for _, c := range []struct {
 		topic, key string
 		tag        bool
 		want       []int64
 	}{
-		{"T", "U0", false, []int64{4, 4, 0}},
+		{"T", "U0", false, []int64{4, 0}},
 		{"T", "k1", false, []int64{0}},
 		{"T", "k2", false, []int64{0}},
 		{"T", "k3", false, []int64{0}},
@@ -344,14 +344,17 @@ type model map[string][]int64
 
 func (m model) add(h *message.Head) {
 	n := h.PhysicalOffset / recordLen
+	keys := strings.Fields(string(h.Keys))
 	if h.UniqueKey != nil {
-		m[string(h.UniqueKey)] = append(m[string(h.UniqueKey)], n)
-	}
-	for _, k := range strings.Fields(string(h.Keys)) {
-		m[k] = append(m[k], n)
+		keys = append(keys, string(h.UniqueKey))
 	}
 	if len(h.Tags) > 0 {
-		m["T#"+string(h.Tags)] = append(m["T#"+string(h.Tags)], n)
+		keys = append(keys, "T#"+string(h.Tags))
+	}
+	for _, k := range keys { // each message once
+		if list := m[k]; len(list) == 0 || list[len(list)-1] != n {
+			m[k] = append(list, n)
+		}
 	}
 }
 

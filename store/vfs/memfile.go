@@ -138,6 +138,21 @@ func (h *memHandle) Zero(off, n int64) error {
 	return nil
 }
 
+func (h *memHandle) NextData(off int64) (int64, error) {
+	if err := h.check("seek", off, 0, false); err != nil {
+		return 0, err
+	}
+	f := h.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for size := int64(len(f.data)); off < size; off += PageSize - off%PageSize {
+		if !isZero(f.data[off:min(size, off+PageSize-off%PageSize)]) {
+			return off, nil
+		}
+	}
+	return int64(len(f.data)), nil
+}
+
 func (h *memHandle) Sync() error {
 	if err := h.check("sync", 0, 0, false); err != nil {
 		return err

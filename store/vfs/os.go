@@ -183,6 +183,20 @@ func (f *osFile) Zero(off, n int64) error {
 	return err
 }
 
+func (f *osFile) NextData(off int64) (next int64, err error) {
+	err = f.control("seek", func(fd int) (err error) {
+		next, err = unix.Seek(fd, off, unix.SEEK_DATA) // nobody uses the position
+		return err
+	})
+	switch {
+	case errors.Is(err, syscall.ENXIO):
+		return f.Size()
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, errors.ErrUnsupported):
+		return off, nil
+	}
+	return next, err
+}
+
 // zeroByWriting overwrites what is not zero, so that holes stay holes.
 func zeroByWriting(f File, off, n int64) error {
 	buf := make([]byte, 64<<10)

@@ -67,6 +67,10 @@ type File interface {
 	// Zero makes n bytes from off read as zeros and frees their space where
 	// the file system can. The length stays; the range must lie within it.
 	Zero(off, n int64) error
+	// NextData returns where the first data at or behind off is, the size of
+	// the file if only a hole follows. Holes that the file system does not
+	// know of count as data.
+	NextData(off int64) (int64, error)
 	// Sync makes content and length durable (fdatasync; F_FULLFSYNC on macOS).
 	Sync() error
 	Size() (int64, error)

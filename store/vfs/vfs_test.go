@@ -238,6 +238,28 @@ func TestLockInOneProcess(t *testing.T) {
 	})
 }
 
+func TestNextData(t *testing.T) {
+	both(t, func(t *testing.T, fsys FS, dir string) {
+		if err := fsys.MkdirAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		const size = 64 << 20
+		f := create(t, fsys, path.Join(dir, "holes"), "")
+		if err := f.Truncate(size); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte("x"), 32<<20+5); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range [][2]int64{{0, 32 << 20}, {32 << 20, 32 << 20}, {32<<20 + 5, 32<<20 + 5}, {33 << 20, size}, {size, size}} {
+			// A file system without holes says that all is data.
+			if got, err := f.NextData(c[0]); err != nil || got > c[1] || got < c[0] {
+				t.Errorf("data behind %d: %d, %v, want %d", c[0], got, err, c[1])
+			}
+		}
+	})
+}
+
 func TestMkdir(t *testing.T) {
 	both(t, func(t *testing.T, fsys FS, dir string) {
 		sub := path.Join(dir, "m")
