@@ -1,7 +1,9 @@
 package stats
 
 import (
+	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -50,6 +52,32 @@ func TestSpans(t *testing.T) {
 	}
 	if tab.Find(TopicPutNums, "X") != nil || tab.Find("NONSENSE", "T") != nil || tab.Find(QueuePutNums, "T@x") != nil || tab.Find(QueuePutNums, "T@-1") != nil {
 		t.Error("found what does not exist")
+	}
+}
+
+// A queue costs what it costs, whatever its number.
+func TestLargeQueueIDs(t *testing.T) {
+	tab := New("c", start)
+	topic := tab.Topic("T")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	ids := []int32{0, dense - 1, dense, 1 << 20, math.MaxInt32}
+	for _, id := range ids {
+		q := topic.Queue(id)
+		if topic.Queue(id) != q {
+			t.Fatalf("%d: made twice", id)
+		}
+		topic.Put(q, 1, 10)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("%d bytes for %d queues", n, len(ids))
+	}
+	tab.Tick(start)
+	for _, id := range ids {
+		if i := tab.Find(QueuePutNums, fmt.Sprint("T@", id)); i == nil || i.Value() != 1 || i.In(Minute).Sum != 1 {
+			t.Errorf("queue %d: %+v", id, i)
+		}
 	}
 }
 

@@ -48,8 +48,13 @@ type Topic struct {
 	PutNums, PutSize Item
 
 	mu     sync.Mutex
-	queues atomic.Pointer[[]*Queue]
+	queues atomic.Pointer[[]*Queue] // ids below dense
+	sparse sync.Map                 // the others: int32 to *Queue
 }
+
+// dense is where ids get too large for a list: a topic may be told to have two
+// billion queues, and a message may go to the last one.
+const dense = 4096
 
 // Queue are the counters of one queue of a topic.
 type Queue struct{ PutNums, PutSize Item }
@@ -57,30 +62,52 @@ type Queue struct{ PutNums, PutSize Item }
 // Queue returns the counters of a queue, making them when they are new. id must
 // not be negative.
 func (t *Topic) Queue(id int32) *Queue {
-	if qs := t.queues.Load(); qs != nil && int(id) < len(*qs) && (*qs)[id] != nil {
-		return (*qs)[id]
+	if q := t.peek(id); q != nil {
+		return q
+	}
+	if id >= dense {
+		q, _ := t.sparse.LoadOrStore(id, new(Queue))
+		return q.(*Queue)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var old []*Queue
-	if qs := t.queues.Load(); qs != nil {
-		old = *qs
+	if q := t.peek(id); q != nil {
+		return q
 	}
-	if int(id) < len(old) && old[id] != nil {
-		return old[id]
+	var qs []*Queue
+	if old := t.queues.Load(); old != nil {
+		qs = *old
 	}
-	qs := make([]*Queue, max(int(id)+1, len(old)))
-	copy(qs, old)
-	qs[id] = new(Queue)
-	t.queues.Store(&qs)
-	return qs[id]
+	grown := make([]*Queue, max(int(id)+1, len(qs)))
+	copy(grown, qs)
+	grown[id] = new(Queue)
+	t.queues.Store(&grown)
+	return grown[id]
 }
 
-func (t *Topic) peek(id int) *Queue {
-	if qs := t.queues.Load(); qs != nil && id >= 0 && id < len(*qs) {
+// peek returns the counters of a queue, nil if there are none.
+func (t *Topic) peek(id int32) *Queue {
+	if id >= dense {
+		q, _ := t.sparse.Load(id)
+		known, _ := q.(*Queue)
+		return known
+	}
+	if qs := t.queues.Load(); qs != nil && id >= 0 && int(id) < len(*qs) {
 		return (*qs)[id]
 	}
 	return nil
+}
+
+// all gives the counters of all queues.
+func (t *Topic) all(yield func(*Queue) bool) {
+	if qs := t.queues.Load(); qs != nil {
+		for _, q := range *qs {
+			if q != nil && !yield(q) {
+				return
+			}
+		}
+	}
+	t.sparse.Range(func(_, q any) bool { return yield(q.(*Queue)) })
 }
 
 // Put counts messages that went into a queue of the topic; bytes as stored.
@@ -227,11 +254,9 @@ func (t *Table) all() func(yield func(*Item) bool) {
 			if !yield(&s.PutNums) || !yield(&s.PutSize) {
 				return
 			}
-			if qs := s.queues.Load(); qs != nil {
-				for _, q := range *qs {
-					if q != nil && !(yield(&q.PutNums) && yield(&q.PutSize)) {
-						return
-					}
+			for q := range s.all {
+				if !yield(&q.PutNums) || !yield(&q.PutSize) {
+					return
 				}
 			}
 		}
@@ -279,9 +304,9 @@ func (t *Table) find(name, key string) *Item {
 	case QueuePutNums, QueuePutSize:
 		topic, id, _ := strings.Cut(key, "@")
 		s, ok := t.topics.Find(topic)
-		n, err := strconv.Atoi(id)
+		n, err := strconv.ParseInt(id, 10, 32)
 		if ok && err == nil {
-			if q := s.peek(n); q != nil {
+			if q := s.peek(int32(n)); q != nil {
 				return pick(name, QueuePutNums, &q.PutNums, &q.PutSize)
 			}
 		}
