@@ -1,6 +1,7 @@
 package send
 
 import (
+	"bytes"
 	"os"
 
 	"github.com/gantrymq/gantry/broker/topic"
@@ -10,6 +11,7 @@ import (
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store"
+	"github.com/gantrymq/gantry/store/vfs"
 )
 
 var pid = os.Getpid()
@@ -32,6 +34,7 @@ type op struct {
 	rec     message.Record
 	buf     []byte // the encoded records
 	props   []byte // of a single message, with the broker's own; of a batch, those around it
+	ended   []byte // a batch message's properties with a separator behind
 	ids     []byte
 	resp    header.SendMessageResponse
 	failure header.SendMessageFailure
@@ -96,8 +99,21 @@ func seal(d *store.Draft) {
 	}
 }
 
+// lostPage is what recovery takes for a page of the last record that did not
+// reach the disk, as it takes properties that end in a zero byte for a torn end.
+var lostPage [vfs.PageSize]byte
+
 // add encodes one more record.
 func (o *op) add(flag int32, body, props []byte) *refusal {
+	if len(props) >= len(lostPage) && bytes.Contains(props, lostPage[:]) {
+		return refuse(code.MessageIllegal, "the message properties hold %d zero bytes in a row", len(lostPage))
+	}
+	if n := len(props); n > 0 && props[n-1] == 0 {
+		// Only a batch's are stored as they came. To readers a separator at the
+		// end makes no difference.
+		o.ended = append(append(o.ended[:0], props...), message.PropertySeparator)
+		props = o.ended
+	}
 	o.rec.Flag, o.rec.Body, o.rec.Properties = flag, body, props
 	if o.rec.Fits() != nil {
 		return illegal(o.cfg)
@@ -175,7 +191,7 @@ func (o *op) fail(c code.Response, remark string) {
 
 // free gives the op back, with its buffers and nothing else.
 func (o *op) free() {
-	*o = op{p: o.p, buf: o.buf[:0], props: o.props[:0], ids: o.ids[:0]}
+	*o = op{p: o.p, buf: o.buf[:0], props: o.props[:0], ended: o.ended[:0], ids: o.ids[:0]}
 	if cap(o.buf) > keepBuffer {
 		o.buf = nil
 	}
