@@ -136,11 +136,13 @@ type drafts struct {
 
 func (d *drafts) add(one *store.Draft) { d.list = append(d.list, one) }
 
-// EndRound appends all sends of the round in one turn.
+// EndRound appends all sends of the round in one turn. The list is given up
+// before: the round survives a panic, and nothing may be appended twice.
 func (d *drafts) EndRound() {
-	d.store.Append(d.list)
-	clear(d.list)
-	d.list = d.list[:0]
+	list := d.list
+	d.list = list[:0]
+	d.store.Append(list)
+	clear(list)
 }
 
 // draft encodes the record or records.
