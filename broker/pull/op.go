@@ -36,6 +36,8 @@ type op struct {
 	lite    bool // LITE_PULL_MESSAGE
 	mayWait bool // for a disk: this is a lane
 	second  bool // it was held, and what it finds now is answered
+
+	committed bool // the offset that came with it is stored
 }
 
 func newOp(p *Processor) *op {
@@ -64,8 +66,12 @@ func (o *op) toLane() {
 		})
 		return
 	}
+	again := p.handleNew
+	if o.committed {
+		again = p.handleCold
+	}
 	o.free()
-	r.Hand(remoting.Pull, p.handleCold)
+	r.Hand(remoting.Pull, again)
 }
 
 // next says what to do after get.
@@ -123,8 +129,12 @@ func answerCode(s store.GetStatus, from int64) code.Response {
 	}
 }
 
-// commit stores the offset that came with the pull, at its first look only.
+// commit stores the offset that came with the pull, once.
 func (o *op) commit() {
+	if o.committed {
+		return
+	}
+	o.committed = true
 	if c := o.hdr.CommitOffset; o.hdr.SysFlag&flagCommit != 0 && c.Set {
 		o.p.Progress.Store(o.req.Conn.Remote(), o.topic, o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID, c.Value)
 	}

@@ -81,14 +81,18 @@ func (p *Processor) Reload() {
 }
 
 // Handle is the handler of both pull codes.
-func (p *Processor) Handle(r *remoting.Request) { p.handle(r, false) }
+func (p *Processor) Handle(r *remoting.Request) { p.handle(r, false, false) }
 
-// handleCold is Handle in a lane, where a pull may wait for a disk.
-func (p *Processor) handleCold(r *remoting.Request) { p.handle(r, true) }
+// handleNew is Handle in a lane, where the group may be created.
+func (p *Processor) handleNew(r *remoting.Request) { p.handle(r, true, false) }
 
-func (p *Processor) handle(r *remoting.Request, mayWait bool) {
+// handleCold is Handle in a lane, where messages may be read from a disk. The
+// offset that came with the pull is stored already.
+func (p *Processor) handleCold(r *remoting.Request) { p.handle(r, true, true) }
+
+func (p *Processor) handle(r *remoting.Request, mayWait, committed bool) {
 	o := p.ops.Get().(*op)
-	o.req, o.cfg, o.began, o.mayWait = r, p.cfg.Load(), p.Now(), mayWait
+	o.req, o.cfg, o.began, o.mayWait, o.committed = r, p.cfg.Load(), p.Now(), mayWait, committed
 	o.lite = code.Request(r.Cmd.Code) == code.LitePullMessage
 	if err := o.decode(r); err != nil {
 		o.free()
@@ -98,14 +102,15 @@ func (p *Processor) handle(r *remoting.Request, mayWait bool) {
 	if !o.check() {
 		return
 	}
+	// Before anything that may go on in a lane: there it would be stored later
+	// than offsets that the client sends after this pull, and put them back.
+	o.commit()
 	switch o.get() {
 	case needsLane:
 		o.toLane()
 	case ready:
-		o.commit()
 		o.answer()
 	case nothing:
-		o.commit()
 		if o.hdr.SysFlag&flagSuspend == 0 || !o.hdr.SuspendTimeoutMillis.Set {
 			o.answer() // a hold without a time-out would never end (java-faults F18)
 			return
