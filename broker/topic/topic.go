@@ -86,8 +86,9 @@ func (t *Topic) Readable() bool { return t.Config().Perm&body.PermRead != 0 }
 // Writeable is the counterpart of Readable.
 func (t *Topic) Writeable() bool { return t.Config().Perm&body.PermWrite != 0 }
 
-// Queue returns a queue of the topic; nil when id is negative or not below both
-// queue numbers of the configuration. The queue may have no file yet.
+// Queue returns a queue of the topic; nil when there is none of that number: it
+// is negative, or below neither of the configuration's queue numbers and nobody
+// asked for it while it was. The queue may have no file yet.
 func (t *Topic) Queue(id int32) *consumequeue.Queue {
 	if qs := t.queues.Load(); qs != nil && uint32(id) < uint32(len(*qs)) {
 		if q := (*qs)[id]; q != nil {
@@ -97,10 +98,17 @@ func (t *Topic) Queue(id int32) *consumequeue.Queue {
 	return t.addQueue(id)
 }
 
+// mostKept is how many queues a handle keeps at hand. A topic may be told to have
+// two billion, and a message may go to the last one.
+const mostKept = 4096
+
 func (t *Topic) addQueue(id int32) *consumequeue.Queue {
 	c := t.Config()
 	if id < 0 || id >= max(c.ReadQueueNums, c.WriteQueueNums) {
 		return nil
+	}
+	if id >= mostKept {
+		return t.table.o.Queue(t.Name, id)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

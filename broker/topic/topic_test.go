@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -380,6 +382,29 @@ func TestQueues(t *testing.T) {
 	name := []byte("T")
 	if n := testing.AllocsPerRun(100, func() { f.Find(name).Config() }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A queue costs what it costs, whatever its number.
+func TestLargeQueueIDs(t *testing.T) {
+	f := loaded(t)
+	if err := f.Update(body.TopicConfig{TopicName: "T", ReadQueueNums: 1, WriteQueueNums: math.MaxInt32, Perm: 6}); err != nil {
+		t.Fatal(err)
+	}
+	h := f.FindString("T")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, id := range []int32{mostKept - 1, mostKept, math.MaxInt32 - 1} {
+		if q := h.Queue(id); q == nil || q.ID != id {
+			t.Errorf("%d: %+v", id, q)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("%d bytes for three queues", n)
+	}
+	if h.Queue(math.MaxInt32) != nil {
+		t.Error("a queue behind the last")
 	}
 }
 
