@@ -28,10 +28,10 @@ lint: ## gofmt and go vet
 	$(SUITE) vet 120 $(GO) vet ./...
 
 unit: ## every package but compat and integration, with the race detector
-	$(SUITE) unit 300 sh -c "$(GO) test -race $(UNIT)"
+	$(SUITE) unit 300 $(GO) test -race $(UNIT)
 
 alloc: ## allocation guards of the hot paths; they mean nothing under -race
-	$(SUITE) alloc 90 sh -c "$(GO) test -run 'Alloc' $(UNIT)"
+	$(SUITE) alloc 90 $(GO) test -run Alloc $(UNIT)
 
 examples: deps ## the first messages of the README compile
 	$(SUITE) examples 90 sh -ec "cd examples/go && $(GO) vet . && cd ../java && \
