@@ -55,12 +55,12 @@ type Addresses struct{ Broker, Fast, HA string }
 
 // Broker is one broker.
 type Broker struct {
-	set  *settings.Set
-	fs   vfs.FS
-	now  func() time.Time
-	log  *zap.Logger
-	root string
-	kind byte // of header
+	set       *settings.Set
+	fs        vfs.FS
+	now       func() time.Time
+	log       *zap.Logger
+	root      string
+	serialize byte // kind of header
 
 	store    *store.Store
 	topics   *topic.Table
@@ -92,7 +92,7 @@ type Broker struct {
 // New checks the settings, opens and recovers the store and reads the broker's
 // state. Nothing is listened to and no goroutine serves yet.
 func New(o Options) (*Broker, error) {
-	b := &Broker{set: o.Settings, fs: o.FS, now: o.Now, log: o.Log, root: o.Settings.String("storePathRootDir"), kind: o.Serialize}
+	b := &Broker{set: o.Settings, fs: o.FS, now: o.Now, log: o.Log, root: o.Settings.String("storePathRootDir"), serialize: o.Serialize}
 	if b.fs == nil {
 		b.fs = vfs.OS{}
 	}
@@ -135,7 +135,7 @@ func (b *Broker) load() error {
 	b.topics = topic.New(topic.Options{
 		File: b.configFile("topics.json"), Settings: b.set, Stats: b.stats, Queue: b.store.Queue,
 		OnChange: func(t *topic.Topic) { b.registrar.Changed(t) },
-		OnDelete: func(t *topic.Topic) { b.offsets.DeleteTopic(t.Name); b.stats.DeleteTopic(t.Name) },
+		OnDelete: func(t *topic.Topic) { b.offsets.DeleteTopic(t.Name) },
 		Now:      b.now, Log: b.log,
 	})
 	return errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load())
@@ -151,7 +151,7 @@ func (b *Broker) configFile(name string) *configfile.File {
 // attempt at each of them was made when it returns. After an error Shutdown
 // gives back what was opened.
 func (b *Broker) Start() (err error) {
-	b.listeners, err = listen(bindHost(b.set.String("bindAddress")), b.set.Int("listenPort"))
+	b.listeners, err = listen(remoting.BindHost(b.set.String("bindAddress")), b.set.Int("listenPort"))
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Check:   func(s *settings.Set) error { _, err := CheckSettings(s); return err },
 		Changed: b.reload,
 		Live:    func(key string) bool { return live[key] },
-		Lane:    func(l remoting.Lane) (int, time.Duration) { return b.server.Waiting(l), 0 },
+		Lane:    func(l remoting.Lane) (int, time.Duration) { return b.server.Waiting(l) },
 		Active:  func() bool { ok, _ := b.store.Writeable(); return ok },
 		Now:     b.now, Log: b.log,
 	})
@@ -217,7 +217,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Idle:    time.Duration(b.set.Int("serverChannelMaxIdleTimeSeconds")) * time.Second,
 		OnOpen:  func(c *remoting.Conn) { b.sessions.Opened(c) },
 		OnClose: func(c *remoting.Conn) { b.holds.Drop(c); b.sessions.Closed(c) },
-		Now:     b.now, Log: b.log, Serialize: b.kind,
+		Now:     b.now, Log: b.log, Serialize: b.serialize,
 	})
 	return err
 }
@@ -238,7 +238,7 @@ func (b *Broker) Addresses() Addresses {
 // live are the settings that reload puts into force.
 var live = map[string]bool{
 	"brokerPermission": true, "namesrvAddr": true, // send, pull, naming
-	"startAcceptSendRequestTimeStamp": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
+	"startAcceptSendRequestTimeStamp": true, "maxMessageSize": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
 	"rejectTransactionMessage": true, "timerMaxDelaySec": true, // send
 	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true,
 	"slaveReadEnable": true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, // pull

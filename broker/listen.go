@@ -21,15 +21,6 @@ type listeners struct {
 	port       int
 }
 
-// bindHost is the host of the setting bindAddress. Its default means all
-// addresses, those of IPv6 too, as a socket of Java's does.
-func bindHost(address string) string {
-	if address == "0.0.0.0" {
-		return ""
-	}
-	return address
-}
-
 // listen opens the main and the fast port on a host ("" is all addresses). Port
 // 0 takes any free pair whose replication port is free too.
 func listen(host string, port int) (*listeners, error) {

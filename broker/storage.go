@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gantrymq/gantry/codec/frame"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store"
 	"github.com/gantrymq/gantry/store/commitlog"
@@ -37,7 +38,7 @@ func (b *Broker) storeOptions() (store.Options, error) {
 			LeastPages:       s.Int("flushCommitLogLeastPages"),
 			ThoroughInterval: s.Duration("flushCommitLogThoroughInterval"),
 			SyncTimeout:      s.Duration("syncFlushTimeout"),
-			MaxRecord:        s.Int("maxMessageSize") + 64<<10,
+			MaxRecord:        frame.MaxLength + 64<<10, // maxMessageSize may change; package send looks at it
 			BusyAfter:        s.Duration("osPageCacheBusyTimeOutMills"),
 		},
 		CRCTail:       s.Bool("forceVerifyPropCRC"),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,6 +135,15 @@ func (a *Acceptor) warn(msg string, fields ...zap.Field) {
 		a.warned = now
 		a.s.log.Warn(msg, append(fields, zap.Stringer("listener", a.l.Addr()))...)
 	}
+}
+
+// BindHost is the host to listen on of Java's setting bindAddress. Its default 0.0.0.0 means all addresses, those of
+// IPv6 too, as a socket of Java's does; an IPv6 address may have brackets.
+func BindHost(setting string) string {
+	if setting == "0.0.0.0" {
+		return ""
+	}
+	return strings.Trim(setting, "[]")
 }
 
 // AddrPort returns the address of a TCP socket, and the zero value for other kinds.

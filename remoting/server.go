@@ -322,13 +322,16 @@ func (s *Server) Failed(what string, p any) {
 	s.log.Error(what+" failed", zap.Any("panic", p), zap.Stack("stack"))
 }
 
-// Waiting returns how many requests wait in a lane.
-func (s *Server) Waiting(l Lane) int {
+// Waiting returns how many requests wait in a lane, and how long the first of them has waited.
+func (s *Server) Waiting(l Lane) (n int, longest time.Duration) {
 	if l == Inline || int(l) >= lanes {
-		return 0
+		return 0, 0
 	}
 	ln := s.lanes[l]
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	return ln.length
+	if ln.head != nil {
+		longest = max(0, s.opt.Now().Sub(ln.head.queued))
+	}
+	return ln.length, longest
 }

@@ -53,7 +53,7 @@ func openNameServer(o Options) (_ *nameServer, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("name server: %w", err)
 	}
-	host, port := bindHost(set.String("bindAddress")), set.Int("listenPort")
+	host, port := remoting.BindHost(set.String("bindAddress")), set.Int("listenPort")
 	if o.NamesrvListen != "" {
 		if host, port, err = splitListen(o.NamesrvListen); err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func splitListen(listen string) (host string, port int, err error) {
 	if err != nil || port < 0 || port > 65535 {
 		return "", 0, fmt.Errorf("--namesrv-listen %q: want HOST:PORT or :PORT", listen)
 	}
-	return bindHost(host), port, nil
+	return remoting.BindHost(host), port, nil
 }
 
 func (s *nameServer) open() { s.server.Start() }

@@ -25,6 +25,7 @@ import (
 	"github.com/gantrymq/gantry/cmd/internal/config"
 	"github.com/gantrymq/gantry/codec/frame"
 	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/remoting"
 )
 
 // stopTime is how long an ordered stop may take.
@@ -96,7 +97,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		ready = append(ready, "broker="+brk.main, "fast="+brk.fast)
 	}
 	for _, set := range []*settings.Set{o.Config.Namesrv, o.Config.Broker} {
-		if set != nil && bindHost(set.String("bindAddress")) == "" {
+		if set != nil && remoting.BindHost(set.String("bindAddress")) == "" {
 			o.Log.Info("listening on all addresses of this machine, as RocketMQ does; --bind HOST narrows that")
 			break
 		}
@@ -108,14 +109,6 @@ func Run(ctx context.Context, o Options) (err error) {
 	<-ctx.Done()
 	o.Log.Info("asked to stop", zap.NamedError("signal", context.Cause(ctx)))
 	return nil
-}
-
-// bindHost is the host to listen on: RocketMQ's default 0.0.0.0 means all addresses, of IPv6 too.
-func bindHost(setting string) string {
-	if setting == "0.0.0.0" {
-		return ""
-	}
-	return strings.Trim(setting, "[]")
 }
 
 // reach is the address under which a listener can be dialled, given the host that it listens on and the address of

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gantrymq/gantry/broker"
 	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/remoting"
 )
 
 func TestReach(t *testing.T) {
@@ -17,7 +18,7 @@ func TestReach(t *testing.T) {
 		{"[::1]", "10.0.0.5", "[::1]:9876"},
 		{"broker.example", "10.0.0.5", "broker.example:9876"},
 	} {
-		if got := reach(bindHost(c.setting), c.machine, 9876); got != c.want {
+		if got := reach(remoting.BindHost(c.setting), c.machine, 9876); got != c.want {
 			t.Errorf("bound to %q on %s: %s, want %s", c.setting, c.machine, got, c.want)
 		}
 	}

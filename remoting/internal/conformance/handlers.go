@@ -231,8 +231,11 @@ func (s *suite) laneTimeout(t *testing.T) {
 	p.Send(Request(10, 0, nil))
 	<-started
 	p.Send(Request(10, 1, nil), Request(10, 2, nil), Request(10, 3, nil))
-	eventually(t, "three wait", func() bool { return srv.Waiting(remoting.Send) == 3 })
+	eventually(t, "three wait", func() bool { n, _ := srv.Waiting(remoting.Send); return n == 3 })
 	clock.Store(int64(199 * time.Millisecond))
+	if n, longest := srv.Waiting(remoting.Send); n != 3 || longest != 199*time.Millisecond {
+		t.Errorf("%d wait, the first for %v", n, longest)
+	}
 	srv.Scan(now())
 	p.Quiet()
 	clock.Store(int64(210 * time.Millisecond))

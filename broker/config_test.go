@@ -1,0 +1,67 @@
+package broker
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/command"
+	"github.com/gantrymq/gantry/codec/header"
+	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/remoting/client"
+)
+
+// A larger maxMessageSize is in force at once, in the log too.
+func TestMaxMessageSizeIsLive(t *testing.T) {
+	b := startBroker(t)
+	c, err := client.New(client.Options{Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	call := func(rq code.Request, h command.Header, body string) (int32, string) {
+		t.Helper()
+		answer, err := c.Invoke(context.Background(), b.Addresses().Broker, rq, h, []byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Code, string(answer.Remark)
+	}
+	h := &header.SendMessageRequestV2{ProducerGroup: []byte("P"), Topic: []byte("T"), DefaultTopic: []byte("TBW102"), DefaultTopicQueueNums: 1}
+	body := strings.Repeat("x", 6<<20)
+	if c, remark := call(code.SendMessageV2, h, body); c != int32(code.MessageIllegal) {
+		t.Fatalf("%d %s", c, remark)
+	}
+	if c, remark := call(code.UpdateBrokerConfig, nil, "maxMessageSize=8388608\n"); c != 0 || strings.Contains(remark, "restart") {
+		t.Fatalf("%d %s", c, remark)
+	}
+	if c, remark := call(code.SendMessageV2, h, body); c != 0 {
+		t.Fatalf("%d %s", c, remark)
+	}
+}
+
+// The address to listen on may be given as Java's tools print those of IPv6.
+func TestBindAddressInBrackets(t *testing.T) {
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skip("no IPv6: ", err)
+	} else {
+		l.Close()
+	}
+	s := settings.New(Classes...)
+	for k, v := range map[string]string{"brokerIP1": "127.0.0.1", "bindAddress": "[::1]", "listenPort": "0", "storePathRootDir": t.TempDir(), "mappedFileSizeCommitLog": "1048576"} {
+		if p := s.Put(k, v); p != nil {
+			t.Fatal(p.Text())
+		}
+	}
+	b, err := New(Options{Settings: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Shutdown(context.Background())
+	if err := b.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
