@@ -1,143 +1,23 @@
 package broker
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/zap/zaptest"
-
 	"github.com/gantrymq/gantry/codec/code"
-	"github.com/gantrymq/gantry/codec/command"
 	"github.com/gantrymq/gantry/codec/header"
-	"github.com/gantrymq/gantry/codec/message"
-	"github.com/gantrymq/gantry/codec/settings"
-	"github.com/gantrymq/gantry/remoting/client"
+	"github.com/gantrymq/gantry/store/vfs"
 )
-
-// running is a broker on free ports with a client connected to it.
-type running struct {
-	*Broker
-	t   testing.TB
-	cli *client.Client
-	at  Addresses
-}
-
-// start runs a broker with a store in dir, without name servers.
-func start(t testing.TB, dir string, set map[string]string) *running {
-	t.Helper()
-	s := settings.NewOn(settings.Host{Home: dir, Name: "host", Address: "127.0.0.1", CPUs: 2}, Classes...)
-	for k, v := range map[string]string{
-		"storePathRootDir": dir, "listenPort": "0", "brokerIP1": "127.0.0.1", "bindAddress": "127.0.0.1", "brokerName": "broker-a",
-		"mappedFileSizeCommitLog": "1048576", "maxHashSlotNum": "1000", "maxIndexNum": "4000",
-	} {
-		if p := s.Put(k, v); p != nil {
-			t.Fatal(p.Text())
-		}
-	}
-	for k, v := range set {
-		if p := s.Put(k, v); p != nil {
-			t.Fatal(p.Text())
-		}
-	}
-	b, err := New(Options{Settings: s, Log: zaptest.NewLogger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Start(); err != nil {
-		t.Fatal(err)
-	}
-	r := &running{Broker: b, t: t, at: b.Addresses()}
-	if r.cli, err = client.New(client.Options{Timeout: 20 * time.Second}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.close() })
-	return r
-}
-
-// close stops the broker in order; a second call does nothing.
-func (r *running) close() {
-	if r.Broker == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := r.cli.Close(); err != nil {
-		r.t.Error(err)
-	}
-	if err := r.Shutdown(ctx); err != nil {
-		r.t.Error(err)
-	}
-	r.Broker = nil
-}
-
-func (r *running) call(addr string, rq code.Request, h command.Header, body []byte) *command.Command {
-	r.t.Helper()
-	c, err := r.cli.Invoke(context.Background(), addr, rq, h, body)
-	if err != nil {
-		r.t.Fatalf("%v: %v", rq, err)
-	}
-	return c
-}
-
-func (r *running) send(topic string, queue int32, body, props string) (*command.Command, header.SendMessageResponse) {
-	r.t.Helper()
-	h := &header.SendMessageRequestV2{ProducerGroup: []byte("PG"), Topic: []byte(topic), DefaultTopic: []byte("TBW102"), DefaultTopicQueueNums: 4,
-		QueueID: queue, BornTimestamp: time.Now().UnixMilli(), Properties: []byte(props)}
-	c := r.call(r.at.Broker, code.SendMessageV2, h, []byte(body))
-	var resp header.SendMessageResponse
-	if c.Code == 0 {
-		if err := resp.Decode(c.Fields); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	return c, resp
-}
-
-func (r *running) mustSend(topic string, queue int32, body, props string) header.SendMessageResponse {
-	r.t.Helper()
-	c, resp := r.send(topic, queue, body, props)
-	if c.Code != 0 {
-		r.t.Fatalf("send to %s: code %d %s", topic, c.Code, c.Remark)
-	}
-	return resp
-}
-
-func pullHeader(topic string, queue int32, offset int64) *header.PullMessageRequest {
-	return &header.PullMessageRequest{ConsumerGroup: []byte("CG"), Topic: []byte(topic), QueueID: queue, QueueOffset: offset, MaxMsgNums: 32,
-		SysFlag: 4, Subscription: []byte("*"), CommitOffset: header.Some[int64](0), SuspendTimeoutMillis: header.Some[int64](15_000),
-		SubVersion: header.Some[int64](1), ExpressionType: []byte("TAG")}
-}
-
-// pull returns the answer's code, header, and the bodies with their queue offsets.
-func (r *running) pull(h *header.PullMessageRequest) (code.Response, header.PullMessageResponse, []string) {
-	r.t.Helper()
-	c := r.call(r.at.Broker, code.PullMessage, h, nil)
-	var resp header.PullMessageResponse
-	_ = resp.Decode(c.Fields)
-	return code.Response(c.Code), resp, bodies(r.t, c.Body)
-}
-
-func bodies(t testing.TB, b []byte) (list []string) {
-	t.Helper()
-	for len(b) > 0 {
-		rec, err := message.Decode(b, message.CRC)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, fmt.Sprintf("%d:%s", rec.QueueOffset, rec.Body))
-		b = b[rec.Size:]
-	}
-	return list
-}
 
 func TestSendAndPull(t *testing.T) {
 	for _, flush := range []string{"ASYNC_FLUSH", "SYNC_FLUSH"} {
 		t.Run(flush, func(t *testing.T) {
-			r := start(t, t.TempDir(), map[string]string{"flushDiskType": flush})
+			r := start(t, setup{set: map[string]string{"flushDiskType": flush}})
 			one := r.mustSend("TopicA", 1, "hello", "KEYS\x01k1\x02TAGS\x01TagA\x02UNIQ_KEY\x01U1\x02")
 			if one.QueueID != 1 || one.QueueOffset != 0 || string(one.TransactionID) != "U1" || len(one.MsgID) != 32 || one.MsgRegion != "DefaultRegion" || !one.TraceOn {
 				t.Errorf("answer %+v", one)
@@ -155,79 +35,140 @@ func TestSendAndPull(t *testing.T) {
 	}
 }
 
-// awaitMax waits until the dispatcher has made n messages of a queue visible.
-func (r *running) awaitMax(topic string, queue int32, n int64) {
-	r.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		if q := r.queue(topic, queue); q != nil && q.Max() >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s/%d has not reached %d messages", topic, queue, n)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func TestStoredRecord(t *testing.T) {
-	r := start(t, t.TempDir(), nil)
-	r.mustSend("TopicA", 0, "x", "B\x01\x02A\x011\x02A\x012\x02POP_CK\x01zz\x02CLUSTER\x01mine\x02UNIQ_KEY\x01U1\x02TAGS\x01t")
-	r.awaitMax("TopicA", 0, 1)
-	c := r.call(r.at.Broker, code.PullMessage, pullHeader("TopicA", 0, 0), nil)
-	rec, err := message.Decode(c.Body, message.CRC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{"A": "2", "CLUSTER": "DefaultCluster", "UNIQ_KEY": "U1", "TAGS": "t", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
-	got := map[string]string{}
-	for k, v := range message.All(rec.Properties) {
-		got[string(k)] = string(v)
-	}
-	if len(got) != len(want) {
-		t.Errorf("properties %q", got)
-	}
-	for k, v := range want {
-		if got[k] != v {
-			t.Errorf("property %s = %q, want %q", k, got[k], v)
-		}
-	}
-	if rec.StoreHost.String() != r.at.Broker || !rec.BornHost.Addr().IsLoopback() || rec.SysFlag != 0 {
-		t.Errorf("record %+v", rec)
-	}
-}
-
 func TestBatch(t *testing.T) {
-	r := start(t, t.TempDir(), nil)
-	var batch []byte
-	var err error
-	for _, b := range []string{"one", "two", "three"} {
-		if batch, err = message.AppendBatchEntry(batch, 0, []byte(b), []byte("UNIQ_KEY\x01"+b+"\x02")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	send := func(body []byte) (*command.Command, header.SendMessageResponse) {
-		h := &header.SendMessageRequestV2{ProducerGroup: []byte("PG"), Topic: []byte("TopicB"), DefaultTopic: []byte("TBW102"), DefaultTopicQueueNums: 4, Batch: true}
-		c := r.call(r.at.Broker, code.SendBatchMessage, h, body)
-		var resp header.SendMessageResponse
-		_ = resp.Decode(c.Fields)
-		return c, resp
-	}
-	c, resp := send(batch)
-	if c.Code != 0 || strings.Count(string(resp.MsgID), ",") != 2 || resp.QueueOffset != 0 {
+	r := start(t, setup{})
+	h := sendHeader("TopicB", 0, "")
+	h.Batch = true
+	c := r.call(r.at.Broker, code.SendBatchMessage, h, batchOf(t, "one", "two", "three"))
+	var resp header.SendMessageResponse
+	if err := resp.Decode(c.Fields); err != nil || c.Code != 0 || strings.Count(string(resp.MsgID), ",") != 2 || resp.QueueOffset != 0 {
 		t.Errorf("code %d %s, %+v", c.Code, c.Remark, resp)
-	}
-	// Bug case B012: an entry with properties beyond 16 bits is refused, and with it the whole batch.
-	bad := bytes.Clone(batch)
-	bad = append(bad, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'x', 0x9c, 0x40)
-	bad = append(bad, make([]byte, 40000)...)
-	for what, body := range map[string][]byte{"too long properties": bad, "cut": batch[:len(batch)-3], "empty": {}} {
-		if c, _ := send(body); code.Response(c.Code) != code.MessageIllegal {
-			t.Errorf("batch with %s: code %d %s", what, c.Code, c.Remark)
-		}
 	}
 	r.awaitMax("TopicB", 0, 3)
 	if _, _, got := r.pull(pullHeader("TopicB", 0, 0)); strings.Join(got, " ") != "0:one 1:two 2:three" {
 		t.Errorf("pulled %q", got)
 	}
+}
+
+// After a stop, and after a kill, a consumer goes on where it committed.
+func TestResume(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, setup{dir: dir})
+	for i := range 10 {
+		r.mustSend("T", 0, fmt.Sprint(i), "")
+	}
+	r.awaitMax("T", 0, 10)
+	h := pullHeader("T", 0, 0)
+	h.SysFlag |= flagCommit
+	h.CommitOffset = header.Some[int64](4)
+	if rc, _, got := r.pull(h); rc != code.Success || len(got) != 10 {
+		t.Fatal(rc, got)
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	if exists(dir + "/abort") {
+		t.Error("an abort file after a stop in order")
+	}
+	r = start(t, setup{dir: dir})
+	offset := func() int64 {
+		c := r.call(r.at.Broker, code.QueryConsumerOffset, &header.QueryConsumerOffsetRequest{ConsumerGroup: []byte("CG"), Topic: []byte("T")}, nil)
+		var resp header.QueryConsumerOffsetResponse
+		if err := resp.Decode(c.Fields); err != nil || c.Code != 0 {
+			t.Fatalf("code %d %s %v", c.Code, c.Remark, err)
+		}
+		return resp.Offset
+	}
+	if n := offset(); n != 4 {
+		t.Errorf("the group's offset is %d", n)
+	}
+	if _, resp, got := r.pull(pullHeader("T", 0, offset())); len(got) != 6 || got[0] != "4:4" || resp.NextBeginOffset != 10 {
+		t.Errorf("%q", got)
+	}
+	if resp := r.mustSend("T", 0, "10", ""); resp.QueueOffset != 10 {
+		t.Errorf("the next message has offset %d", resp.QueueOffset)
+	}
+}
+
+// Bug case B054: while the store is being opened nobody can ask, so that nobody is
+// told wrong ends of queues.
+func TestClosedUntilReady(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, setup{dir: dir})
+	r.mustSend("T", 0, "x", "")
+	r.awaitMax("T", 0, 1)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := probe.Addr().(*net.TCPAddr).Port
+	probe.Close()
+	f := vfs.NewFaults(vfs.OS{})
+	looked := 0
+	f.Add(vfs.Rule{Ops: vfs.OpOpen | vfs.OpReadDir, Path: dir, Before: func(vfs.Op, string) {
+		looked++
+		if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			c.Close()
+			t.Error("the port is open before the store is")
+		}
+	}})
+	b, err := New(Options{Settings: testSettings(t, dir, map[string]string{"listenPort": fmt.Sprint(port)}), FS: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Shutdown(context.Background()); err != nil { // works before Start too
+		t.Error(err)
+	}
+	if looked == 0 {
+		t.Error("nothing was opened")
+	}
+}
+
+// A broker that stops answers what it holds, and takes no new work.
+func TestShutdownAnswersHeldPulls(t *testing.T) {
+	r := start(t, setup{})
+	r.mustSend("T", 0, "x", "")
+	r.awaitMax("T", 0, 1)
+	const conns, each = 3, 10
+	var wires []*wire
+	for range conns {
+		w := r.dial(r.at.Broker)
+		for range each {
+			w.ask(code.PullMessage, holdHeader("T", 0, 1), nil)
+		}
+		wires = append(wires, w)
+	}
+	r.awaitHeld(conns * each)
+	done := make(chan error)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		done <- r.Shutdown(ctx)
+	}()
+	for _, w := range wires {
+		seen := map[int32]bool{}
+		for range each {
+			c := w.next()
+			if code.Response(c.Code) != code.PullNotFound || seen[c.Opaque] {
+				t.Errorf("answer %d: code %d %s", c.Opaque, c.Code, c.Remark)
+			}
+			seen[c.Opaque] = true
+		}
+		if err := w.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := w.frames.Next(); err == nil {
+			t.Errorf("one more frame: %s", f.Header)
+		} else if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+			t.Error("the connection stays open")
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	r.Broker = nil
+	_ = r.cli.Close()
 }
