@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares what the compatibility tests need of Java: a JDK and Maven (installed with apt-get on Debian when missing),
+# Prepares what the tests need: a JDK, Maven and, for the race detector, gcc (installed with apt-get on Debian when missing),
 # the jars of the official clients and servers (compat/java/*/pom.xml) and the compiled agent, all in compat/.cache.
 # Does nothing when everything is there; needs no network then. GANTRY_COMPAT_CACHE names another folder.
 set -euo pipefail
@@ -21,15 +21,16 @@ fi
 need=()
 command -v javac >/dev/null || need+=("a JDK (javac)")
 command -v mvn >/dev/null || need+=("Maven (mvn)")
+command -v "$(go env CC)" >/dev/null || need+=("a C compiler (gcc)")
 if [ ${#need[@]} -gt 0 ]; then
   missing=$(printf '%s and ' "${need[@]}")
   missing=${missing% and }
   if ! command -v apt-get >/dev/null; then
-    say "$missing missing and this is no Debian: install JDK 11 or newer and Maven 3, and put both on the PATH"
+    say "$missing missing and this is no Debian: install JDK 11 or newer, Maven 3 and a C compiler, and put them on the PATH"
     exit 1
   fi
   if [ "$(id -u)" != 0 ]; then
-    say "$missing missing: run this script as root once, or: apt-get install default-jdk-headless maven"
+    say "$missing missing: run this script as root once, or: apt-get install default-jdk-headless maven gcc libc6-dev"
     exit 1
   fi
   say "$missing missing; installing with apt-get"
@@ -37,7 +38,7 @@ if [ ${#need[@]} -gt 0 ]; then
   apt-get update -q >&2
   jdk=default-jdk-headless
   if apt-cache show openjdk-17-jdk-headless >/dev/null 2>&1; then jdk=openjdk-17-jdk-headless; fi
-  apt-get install -y -q --no-install-recommends "$jdk" maven >&2
+  apt-get install -y -q --no-install-recommends "$jdk" maven gcc libc6-dev >&2
 fi
 
 # stamp FILE CONTENT: true when FILE says CONTENT already.
