@@ -23,6 +23,7 @@ type recovery struct {
 	crashed  bool // the last stop was not clean
 	ours     bool // this broker was the last one that ran here
 	snapshot *snapshot
+	problems []consumequeue.Problem // queues with holes between their files
 
 	from     int64 // where the walk over the log began
 	end      int64 // of the log
@@ -42,8 +43,7 @@ func (s *Store) recover() error {
 	if err := r.look(); err != nil {
 		return err
 	}
-	problems, err := s.queues.Load(s.commitLog.Min())
-	if err != nil {
+	if err := r.loadQueues(); err != nil {
 		return err
 	}
 	if len(s.commitLog.Segments()) == 0 {
@@ -59,7 +59,7 @@ func (s *Store) recover() error {
 	if r.crashed || r.snapshot == nil {
 		r.need = r.from
 	}
-	if err := r.trimQueues(problems); err != nil {
+	if err := r.trimQueues(); err != nil {
 		return err
 	}
 	if err := r.recoverIndex(); err != nil {
@@ -93,6 +93,28 @@ func (r *recovery) look() error {
 	r.log.Info("opening the store", zap.String("root", r.o.Root), zap.Bool("cleanStop", !r.crashed),
 		zap.Any("checkpoint", r.checkpoint.Fields()))
 	return nil
+}
+
+// loadQueues looks at the queue files, but for those that are as they were at
+// the last stop.
+func (r *recovery) loadQueues() (err error) {
+	var known func(string, int32) (consumequeue.Mark, bool)
+	if n := r.snapshot; n != nil && !r.crashed && n.Min == r.commitLog.Min() {
+		type key struct {
+			topic string
+			id    int32
+		}
+		marks := make(map[key]consumequeue.Mark, len(n.Queues))
+		for _, q := range n.Queues {
+			marks[key{q.Topic, q.ID}] = q.Mark
+		}
+		known = func(topic string, id int32) (consumequeue.Mark, bool) {
+			m, ok := marks[key{topic, id}]
+			return m, ok
+		}
+	}
+	r.problems, err = r.queues.Load(r.commitLog.Min(), known)
+	return err
 }
 
 // emptyLog is the start without a commit log. Queues of messages that are gone
@@ -146,6 +168,11 @@ func (r *recovery) findEnd() error {
 		// Not what this broker left behind. Look at more of it.
 		r.log.Warn("the log is not as it was at the last stop", zap.Int64("end", r.end), zap.Int64("endBefore", n.End))
 		r.dropSnapshot()
+		r.queues.Close()
+		r.newQueues() // their marks are not to be trusted either
+		if err := r.loadQueues(); err != nil {
+			return err
+		}
 		return r.findEnd()
 	}
 	if r.snapshot != nil && r.end < r.snapshot.End {
@@ -269,7 +296,7 @@ func (r *recovery) needFrom(offset int64) {
 }
 
 // trimQueues cuts the queues to what can be trusted and looks for lost ones.
-func (r *recovery) trimQueues(problems []consumequeue.Problem) error {
+func (r *recovery) trimQueues() error {
 	trusted := min(r.trusted, r.end)
 	for _, m := range r.lost() {
 		end := int64(-1)
@@ -307,7 +334,7 @@ func (r *recovery) trimQueues(problems []consumequeue.Problem) error {
 		r.log.Warn("units of the consume queues are dropped and built again from the log",
 			zap.Int64("units", cut), zap.Int64("queues", cutQueues), zap.Int64("fromOffset", trusted))
 	}
-	for _, p := range problems {
+	for _, p := range r.problems {
 		r.log.Error("a consume queue lacks files; what follows them is set aside and built again from the log",
 			zap.Stringer("queue", p.Queue), zap.Int64("from", p.From), zap.Int64("to", p.To), zap.Strings("files", p.Files))
 		for _, name := range p.Files {

@@ -642,7 +642,7 @@ func TestBatch(t *testing.T) {
 }
 
 func FuzzSnapshot(f *testing.F) {
-	f.Add(snapshot{End: 5, Last: 1, Queues: []queueMark{{"T", 3, 0, 9}, {"a b\n\x01", 0, 1, 1}}}.encode())
+	f.Add(snapshot{End: 5, Last: 1, Queues: []queueMark{{"T", 3, consumequeue.Mark{Max: 9, First: -1}}, {"a b\n\x01", 0, consumequeue.Mark{Min: 1, Max: 1, Modified: 1 << 60}}}}.encode())
 	f.Add([]byte(snapshotHead))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, err := decodeSnapshot(b)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/gantrymq/gantry/store/configfile"
+	"github.com/gantrymq/gantry/store/consumequeue"
 	"go.uber.org/zap"
 )
 
@@ -92,9 +93,9 @@ type snapshot struct {
 }
 
 type queueMark struct {
-	Topic    string
-	ID       int32
-	Min, Max int64
+	Topic string
+	ID    int32
+	consumequeue.Mark
 }
 
 const snapshotHead = "gantry queues 1"
@@ -102,7 +103,7 @@ const snapshotHead = "gantry queues 1"
 func (n snapshot) encode() []byte {
 	body := fmt.Appendf(nil, "%d %d %d %d\n", n.Min, n.End, n.Last, len(n.Queues))
 	for _, q := range n.Queues {
-		for _, v := range [...]int64{int64(q.ID), q.Min, q.Max} {
+		for _, v := range [...]int64{int64(q.ID), q.Min, q.Max, q.Physical, q.First, q.Last, q.Modified} {
 			body = append(strconv.AppendInt(body, v, 10), ' ')
 		}
 		body = append(strconv.AppendQuote(body, q.Topic), '\n')
@@ -122,7 +123,7 @@ func decodeSnapshot(b []byte) (n snapshot, err error) {
 	}
 	for len(body) > 0 {
 		line, body, _ = bytes.Cut(body, []byte("\n"))
-		var v [3]int64
+		var v [7]int64
 		for i := range v {
 			var number []byte
 			number, line, _ = bytes.Cut(line, []byte(" "))
@@ -134,7 +135,9 @@ func decodeSnapshot(b []byte) (n snapshot, err error) {
 		if err != nil || v[0] != int64(int32(v[0])) {
 			return n, fmt.Errorf("queue %s of topic %s: %w", line, topic, errors.Join(err, strconv.ErrRange))
 		}
-		n.Queues = append(n.Queues, queueMark{topic, int32(v[0]), v[1], v[2]})
+		n.Queues = append(n.Queues, queueMark{topic, int32(v[0]), consumequeue.Mark{
+			Min: v[1], Max: v[2], Physical: v[3], First: v[4], Last: v[5], Modified: v[6],
+		}})
 	}
 	if len(n.Queues) != count {
 		return n, fmt.Errorf("%d queues of %d", len(n.Queues), count)

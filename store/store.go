@@ -475,7 +475,11 @@ func (s *Store) finish(ctx context.Context) error {
 			}
 		}
 	}
-	if err := s.saveSnapshot(s.takeSnapshot(end)); err != nil {
+	n, err := s.takeSnapshot(end)
+	if err == nil {
+		err = s.saveSnapshot(n)
+	}
+	if err != nil {
 		s.log.Warn("the list of queues could not be written; the next start will take longer", zap.Error(err))
 	}
 	return nil
@@ -501,12 +505,17 @@ func (s *Store) abandonFiles() error {
 	return errors.Join(err, s.checkpoint.Close())
 }
 
-func (s *Store) takeSnapshot(end int64) snapshot {
+func (s *Store) takeSnapshot(end int64) (snapshot, error) {
 	n := snapshot{Min: s.commitLog.Min(), End: end, Last: s.lastRecord(end)}
 	for _, q := range s.queues.Queues() {
-		if top := q.Max(); top > 0 {
-			n.Queues = append(n.Queues, queueMark{q.Topic, q.ID, q.Min(), top})
+		if q.Max() == 0 {
+			continue
 		}
+		m, err := q.Mark()
+		if err != nil {
+			return n, err
+		}
+		n.Queues = append(n.Queues, queueMark{q.Topic, q.ID, m})
 	}
-	return n
+	return n, nil
 }

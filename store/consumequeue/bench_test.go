@@ -91,7 +91,7 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		table := New(Options{FS: vfs.OS{}, Dir: dir})
-		if _, err := table.Load(0); err != nil {
+		if _, err := table.Load(0, nil); err != nil {
 			b.Fatal(err)
 		}
 		table.Close()

@@ -26,12 +26,61 @@ type Problem struct {
 	Files    []string // the files behind the hole, untouched
 }
 
+// Mark is what is known about a queue from its last stop. It spares Load to
+// read a file of each queue.
+type Mark struct {
+	Min, Max int64
+	Physical int64 // PhysicalEnd
+	// The files: the units that the first and the last one start with, and
+	// when the last one was modified. -1 without files.
+	First, Last int64
+	Modified    int64 // ns
+}
+
+// Mark describes a queue of which everything is written.
+func (q *Queue) Mark() (Mark, error) {
+	m := Mark{q.Min(), q.Max(), q.PhysicalEnd(), q.first.Load(), q.last.Load(), 0}
+	if m.Last == noFile {
+		return m, nil
+	}
+	st, err := q.table.fs.Stat(q.fileName(m.Last))
+	m.Modified = st.ModTime.UnixNano()
+	return m, err
+}
+
+// recall sets what a queue was at the last stop. False: its files are not as
+// they were.
+func (t *Table) recall(q *Queue, m Mark) bool {
+	if m.Last < 0 || m.First < 0 || m.First > m.Last || m.Last%t.perFile != 0 || m.First%t.perFile != 0 ||
+		m.Min < m.First || m.Min > m.Max || m.Max < m.Last || m.Max > m.Last+t.perFile {
+		return false
+	}
+	for start := m.First; start <= m.Last; start += t.perFile {
+		st, err := t.fs.Stat(q.fileName(start))
+		if err != nil || st.Size != t.fileSize || start == m.Last && st.ModTime.UnixNano() != m.Modified {
+			return false
+		}
+	}
+	q.first.Store(m.First)
+	q.last.Store(m.Last)
+	q.solid.Store(m.Last)
+	q.max.Store(m.Max)
+	q.opened = m.Max
+	q.min.Store(m.Min)
+	q.physical.Store(m.Physical)
+	return true
+}
+
 // Load finds the queues on disk: how far their files reach, by the first zero
-// unit, and their minimum, by logMin, the beginning of the commit log. It changes nothing but that it removes an empty last file, which is
+// unit, and their minimum, by logMin, the beginning of the commit log. known,
+// which may be nil, gives the marks of the last stop. Load changes nothing but that it removes an empty last file, which is
 // what is left of a crash while it was created. Queues with a hole between
 // their files are returned; their owner decides. Everything else that is not
 // as it should be is an error, as in Java: better refused than guessed.
-func (t *Table) Load(logMin int64) ([]Problem, error) {
+func (t *Table) Load(logMin int64, known func(topic string, id int32) (Mark, bool)) ([]Problem, error) {
+	if known == nil {
+		known = func(string, int32) (Mark, bool) { return Mark{}, false }
+	}
 	topics, err := t.fs.ReadDir(t.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -56,7 +105,7 @@ func (t *Table) Load(logMin int64) ([]Problem, error) {
 				if !topics[i].Dir {
 					continue
 				}
-				found, err := t.loadTopic(topics[i].Name, logMin)
+				found, err := t.loadTopic(topics[i].Name, logMin, known)
 				mu.Lock()
 				problems = append(problems, found...)
 				if err != nil {
@@ -71,7 +120,7 @@ func (t *Table) Load(logMin int64) ([]Problem, error) {
 	return problems, failed
 }
 
-func (t *Table) loadTopic(topic string, logMin int64) (problems []Problem, err error) {
+func (t *Table) loadTopic(topic string, logMin int64, known func(string, int32) (Mark, bool)) (problems []Problem, err error) {
 	dirs, err := t.fs.ReadDir(path.Join(t.dir, topic))
 	if err != nil {
 		return nil, fmt.Errorf("read consume queues of topic %s: %w", topic, err)
@@ -84,6 +133,9 @@ func (t *Table) loadTopic(topic string, logMin int64) (problems []Problem, err e
 		}
 		q := t.GetOrCreate(topic, int32(id))
 		if q == nil {
+			continue
+		}
+		if m, ok := known(topic, int32(id)); ok && t.recall(q, m) {
 			continue
 		}
 		hole, err := t.loadQueue(q, logMin)
