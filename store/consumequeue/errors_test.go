@@ -1,0 +1,82 @@
+package consumequeue
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gantrymq/gantry/store/vfs"
+)
+
+func TestMissingFile(t *testing.T) {
+	m := vfs.NewMem()
+	table := open(t, m)
+	q := queue(t, table, "T", 0)
+	round(t, table, q, 0, 100)
+	mustSync(t, table)
+	table = open(t, m)
+	q, _ = table.Get("T", 0)
+	m.Remove("/s/consumequeue/T/0/" + fileName(0))
+	table.files.drop(fileKey{q, 0})
+	if _, err := q.Units(3, make([]Unit, 2)); !errors.Is(err, ErrNoFile) {
+		t.Fatal(err)
+	}
+}
+
+// An error that says nothing about the file must not look like a missing one:
+// readers step over the units of those.
+func TestOpenErrors(t *testing.T) {
+	faults := vfs.NewFaults(vfs.NewMem())
+	table := open(t, faults)
+	q := queue(t, table, "T", 0)
+	round(t, table, q, 0, 10)
+	mustSync(t, table)
+	table.Close()
+
+	table = open(t, faults)
+	table.Close() // the descriptors of loading
+	q = queue(t, table, "T", 0)
+	remove := faults.Add(vfs.Rule{Ops: vfs.OpOpen, Path: q.fileName(0), Err: syscall.EMFILE})
+	if n, err := q.Units(0, make([]Unit, 10)); n != 0 || !errors.Is(err, syscall.EMFILE) || errors.Is(err, ErrNoFile) {
+		t.Fatalf("%d units, %v", n, err)
+	}
+	remove()
+	checkUnits(t, q, 0, 10)
+}
+
+func TestWriteErrors(t *testing.T) {
+	for _, op := range []vfs.Op{vfs.OpMkdir, vfs.OpCreate, vfs.OpTruncate, vfs.OpWrite} {
+		m := vfs.NewFaults(vfs.NewMem())
+		table := open(t, m)
+		q := queue(t, table, "T", 0)
+		round(t, table, q, 0, 5)
+		remove := m.Add(vfs.Rule{Ops: op, Err: syscall.ENOSPC})
+		if err := table.Tick(); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "/s/consumequeue/T/0") {
+			t.Fatalf("op %b: %v", op, err)
+		}
+		checkUnits(t, q, 0, 5) // still served from memory
+		remove()
+		if err := table.Tick(); err != nil {
+			t.Fatalf("op %b, disk is well again: %v", op, err)
+		}
+		q, _ = open(t, m).Get("T", 0)
+		checkUnits(t, q, 0, 5)
+	}
+}
+
+func TestSyncErrors(t *testing.T) {
+	for _, op := range []vfs.Op{vfs.OpSync, vfs.OpSyncDir} {
+		m := vfs.NewFaults(vfs.NewMem())
+		table := open(t, m)
+		round(t, table, queue(t, table, "T", 0), 0, 5)
+		d, err := table.TakeDirty()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Add(vfs.Rule{Ops: op, Err: syscall.EIO})
+		if err := d.Sync(); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("op %b: %v", op, err)
+		}
+	}
+}
