@@ -28,20 +28,20 @@ lint: ## gofmt and go vet
 	$(SUITE) vet 120 $(GO) vet ./...
 
 unit: ## every package but compat and integration, with the race detector
-	$(SUITE) unit 300 $(GO) test -race $(UNIT)
+	$(SUITE) unit 330 $(GO) test -race $(UNIT)
 
 alloc: ## allocation guards of the hot paths; they mean nothing under -race
-	$(SUITE) alloc 90 $(GO) test -run Alloc $(UNIT)
+	$(SUITE) alloc 120 $(GO) test -run Alloc $(UNIT)
 
 examples: deps ## the first messages of the README compile
 	$(SUITE) examples 90 sh -ec "cd examples/go && $(GO) vet . && cd ../java && \
 		javac -proc:none -d target/classes -cp '../../$(JARS)/client-5.5.0/*' src/main/java/*.java"
 
 integration: build ## our processes as processes: crash, lock, store swap, source tree rules
-	$(SUITE) integration 240 $(GO) test -count=1 ./integration/...
+	$(SUITE) integration 150 $(GO) test -count=1 ./integration/...
 
 compat: build ## real clients and the Java servers; writes compat/MATRIX.md
-	$(SUITE) compat 360 $(GO) test -count=1 ./compat/...
+	$(SUITE) compat 330 $(GO) test -count=1 ./compat/...
 
 bench: build ## Gantry beside the Java broker, one table of ratios (about 6 minutes)
 	./bin/gantry bench compare --java-lib $(JARS)/server-5.5.0

@@ -21,7 +21,7 @@ fi
 need=()
 command -v javac >/dev/null || need+=("a JDK (javac)")
 command -v mvn >/dev/null || need+=("Maven (mvn)")
-command -v "$(go env CC)" >/dev/null || need+=("a C compiler (gcc)")
+command -v "${CC:-gcc}" >/dev/null || need+=("a C compiler (gcc)")
 if [ ${#need[@]} -gt 0 ]; then
   missing=$(printf '%s and ' "${need[@]}")
   missing=${missing% and }

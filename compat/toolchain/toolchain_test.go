@@ -40,7 +40,7 @@ func setup(t *testing.T, scripts map[string]string) (said string, err error) {
 
 func TestSetupWithoutJava(t *testing.T) {
 	said, err := setup(t, map[string]string{})
-	if err == nil || !strings.Contains(said, "a JDK (javac) and Maven (mvn) missing and this is no Debian: install") {
+	if err == nil || !strings.Contains(said, "a JDK (javac) and Maven (mvn) and a C compiler (gcc) missing and this is no Debian: install") {
 		t.Errorf("%v, said:\n%s", err, said)
 	}
 }
@@ -48,8 +48,8 @@ func TestSetupWithoutJava(t *testing.T) {
 func TestSetupInstalls(t *testing.T) {
 	const apt = `echo "apt-get $*"; [ "$1" = update ]` // the installation itself fails
 	said, err := setup(t, map[string]string{"mvn": "exit 0", "id": "echo 0", "apt-get": apt, "apt-cache": "exit 1"})
-	if err == nil || !strings.Contains(said, "a JDK (javac) missing; installing with apt-get") ||
-		!strings.Contains(said, "apt-get install -y -q --no-install-recommends default-jdk-headless maven") {
+	if err == nil || !strings.Contains(said, "a JDK (javac) and a C compiler (gcc) missing; installing with apt-get") ||
+		!strings.Contains(said, "apt-get install -y -q --no-install-recommends default-jdk-headless maven gcc") {
 		t.Errorf("%v, said:\n%s", err, said)
 	}
 	said, err = setup(t, map[string]string{"mvn": "exit 0", "id": "echo 1000", "apt-get": apt})
@@ -59,7 +59,7 @@ func TestSetupInstalls(t *testing.T) {
 }
 
 func TestSetupMavenFails(t *testing.T) {
-	said, err := setup(t, map[string]string{"mvn": "echo no network; exit 1", "javac": "exit 0", "tail": "while read -r l; do echo \"$l\"; done <\"$3\""})
+	said, err := setup(t, map[string]string{"mvn": "echo no network; exit 1", "javac": "exit 0", "gcc": "exit 0", "tail": "while read -r l; do echo \"$l\"; done <\"$3\""})
 	if err == nil || !strings.Contains(said, "no network") || !strings.Contains(said, "Maven could not fetch the jars") {
 		t.Errorf("%v, said:\n%s", err, said)
 	}
