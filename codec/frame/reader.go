@@ -57,9 +57,6 @@ func (rd *Reader) Next() (Frame, error) {
 	}
 }
 
-// Buffered returns how many bytes were read beyond the frames returned so far.
-func (rd *Reader) Buffered() int { return rd.w - rd.r }
-
 func (rd *Reader) end() error {
 	if errors.Is(rd.err, io.EOF) && rd.w > rd.r {
 		rd.err = io.ErrUnexpectedEOF

@@ -107,11 +107,11 @@ func TestFlushOnlyWhenChanged(t *testing.T) {
 
 func TestFailedFlushIsTriedAgain(t *testing.T) {
 	faults := vfs.NewFaults(vfs.NewMem())
-	c, err := Open(faults, "dir/checkpoint")
-	if !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(faults, "dir/checkpoint"); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("missing directory: %v", err)
 	}
-	if c, err = Open(faults, "checkpoint"); err != nil {
+	c, err := Open(faults, "checkpoint")
+	if err != nil {
 		t.Fatal(err)
 	}
 	remove := faults.Add(vfs.Rule{Ops: vfs.OpWrite, Err: errors.New("no space")})

@@ -87,13 +87,6 @@ func (l *Log) LockAge() int64 {
 	return max(0, (l.clock()-from)/1e6)
 }
 
-// Busy reports whether the present write takes longer than BusyAfter, so that
-// new messages should be refused.
-func (l *Log) Busy() bool {
-	from := l.busyFrom.Load()
-	return from != 0 && l.clock()-from > int64(l.opts.BusyAfter)
-}
-
 // lead writes what is queued until the queue is empty, or for some turns. now is
 // the time of the first.
 func (l *Log) lead(turns int, now time.Time) {

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/vfs"
@@ -129,14 +128,4 @@ func walkAll(t testing.TB, l *Log) []message.Record {
 		t.Fatalf("ended at %d of %d: %v, %v", w.End(), l.Written(), w.Ending(), w.Err())
 	}
 	return all
-}
-
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !cond(); {
-		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }

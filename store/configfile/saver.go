@@ -26,26 +26,12 @@ func NewSaver(file *File, encode func() ([]byte, error)) *Saver {
 	return s
 }
 
-// Mark notes a change that the next Flush or Save will bring to disk.
-func (s *Saver) Mark() {
-	s.mu.Lock()
-	s.asked++
-	s.mu.Unlock()
-}
-
 // Save returns when the state as it is now, or a later one, is durable.
 // Calls that come while a write is running share the next one.
 func (s *Saver) Save() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
-	return s.wait(s.asked)
-}
-
-// Flush saves if something was marked since the last write.
-func (s *Saver) Flush() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return s.wait(s.asked)
 }
 

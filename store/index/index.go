@@ -319,9 +319,6 @@ func (x *Index) WriteOut() error {
 	return x.error()
 }
 
-// Pending says that WriteOut has something to do. For the dispatcher.
-func (x *Index) Pending() bool { return x.active != nil && len(x.active.pending) > 0 }
-
 // Flush brings the headers, and with sync also the slots, to disk; with sync
 // everything that was written out is durable afterwards, also in files that
 // are being sealed. It may be called from any goroutine.

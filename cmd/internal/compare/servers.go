@@ -19,7 +19,6 @@ type side struct {
 	name            string
 	jvm             bool
 	namesrv, broker []string
-	env             []string
 }
 
 func gantry(program string) side {
