@@ -253,6 +253,10 @@ func (o *op) park() {
 // hold list, which must not wait for a disk either: others wait to be woken.
 func (o *op) Wake(hold.Reason) {
 	o.mayWait = false
+	if o.req.Conn.Congested() {
+		o.toLane() // which keeps it until the peer has read what it was sent
+		return
+	}
 	o.again()
 }
 
