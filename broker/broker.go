@@ -201,6 +201,10 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		OnClose: func(*remoting.Conn) { b.registrar.Lost() }}); err != nil {
 		return err
 	}
+	idle := time.Duration(b.set.Int("serverChannelMaxIdleTimeSeconds")) * time.Second
+	if idle <= 0 {
+		idle = -1 // never, as in Java
+	}
 	a := b.Addresses()
 	b.registrar = naming.New(naming.Options{Settings: b.set, Topics: b.topics, Caller: b.nameServer, Address: a.Broker, HA: a.HA, Log: b.log})
 	b.admins = admin.New(admin.Options{
@@ -214,7 +218,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 	})
 	b.server, err = remoting.NewServer(remoting.Options{
 		Name: "broker", Routes: b.Routes(), Lanes: b.lanes(),
-		Idle:    time.Duration(b.set.Int("serverChannelMaxIdleTimeSeconds")) * time.Second,
+		Idle:    idle,
 		OnOpen:  func(c *remoting.Conn) { b.sessions.Opened(c) },
 		OnClose: func(c *remoting.Conn) { b.holds.Drop(c); b.sessions.Closed(c) },
 		Now:     b.now, Log: b.log, Serialize: b.serialize,

@@ -65,3 +65,13 @@ func TestBindAddressInBrackets(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// serverChannelMaxIdleTimeSeconds of 0 or less never closes a connection, as in Java.
+func TestIdleTime(t *testing.T) {
+	for text, want := range map[string]time.Duration{"0": -1, "-5": -1, "7": 7 * time.Second} {
+		r := start(t, setup{set: map[string]string{"serverChannelMaxIdleTimeSeconds": text}})
+		if got := r.server.Options().Idle; got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
