@@ -3,6 +3,7 @@
 GO       ?= go
 SUITE    := ./.ci/suite
 UNIT     := $$($(GO) list ./... | grep -v -e /compat -e /integration)
+ALLOC    := $$(grep -rlE 'func Test[A-Za-z]*Alloc' --include='*_test.go' . | xargs -n1 dirname | sort -u)
 JARS     := compat/.cache
 
 .PHONY: help build run test deps lint unit alloc examples compat integration bench stress fuzz clean
@@ -31,7 +32,7 @@ unit: ## every package but compat and integration, with the race detector
 	$(SUITE) unit 330 $(GO) test -race $(UNIT)
 
 alloc: ## allocation guards of the hot paths; they mean nothing under -race
-	$(SUITE) alloc 120 $(GO) test -run Alloc $(UNIT)
+	$(SUITE) alloc 120 $(GO) test -run Alloc $(ALLOC)
 
 examples: deps ## the first messages of the README compile
 	$(SUITE) examples 90 sh -ec "cd examples/go && $(GO) vet . && cd ../java && \
