@@ -16,7 +16,7 @@ import (
 
 var pid = os.Getpid()
 
-// keepBuffer is the largest record buffer that a pooled op keeps.
+// keepBuffer is the largest of each of its buffers that a pooled op keeps.
 const keepBuffer = 64 << 10
 
 // op is one send between its request and its answer.
@@ -191,9 +191,13 @@ func (o *op) fail(c code.Response, remark string) {
 
 // free gives the op back, with its buffers and nothing else.
 func (o *op) free() {
-	*o = op{p: o.p, buf: o.buf[:0], props: o.props[:0], ended: o.ended[:0], ids: o.ids[:0]}
-	if cap(o.buf) > keepBuffer {
-		o.buf = nil
-	}
+	*o = op{p: o.p, buf: kept(o.buf), props: kept(o.props), ended: kept(o.ended), ids: kept(o.ids)}
 	o.p.ops.Put(o)
+}
+
+func kept(b []byte) []byte {
+	if cap(b) > keepBuffer {
+		return nil
+	}
+	return b[:0]
 }

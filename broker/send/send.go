@@ -161,12 +161,17 @@ func (p *Processor) draft(o *op) *refusal {
 	return p.draftOne(o)
 }
 
+// mostProperties is how long properties may be before they are rewritten, which
+// drops what is empty or there twice. A frame has room for millions of pairs, and
+// this is an event loop.
+const mostProperties = 4 * message.MaxProperties
+
 func (p *Processor) draftOne(o *op) *refusal {
 	body := o.req.Cmd.Body
 	if bad := p.checkRetry(o); bad != nil {
 		return bad
 	}
-	if tooLong(o.hdr.Topic) || len(body) > o.cfg.maxMessageSize {
+	if tooLong(o.hdr.Topic) || len(body) > o.cfg.maxMessageSize || len(o.hdr.Properties) > mostProperties {
 		return illegal(o.cfg)
 	}
 	o.props = message.Sanitize(o.props[:0], o.hdr.Properties, o.cfg.drop...)
@@ -206,15 +211,17 @@ func (p *Processor) draftBatch(o *op) *refusal {
 		return refuse(code.MessageIllegal, "message topic length too long %d", len(o.hdr.Topic))
 	case isRetry(o.hdr.Topic):
 		return refuse(code.MessageIllegal, "batch request does not support retry group %s", o.hdr.Topic)
-	case len(body) > o.cfg.maxMessageSize, message.TransactionType(o.hdr.SysFlag) != message.TransactionNone:
+	case len(body) > o.cfg.maxMessageSize, len(o.hdr.Properties) > mostProperties, message.TransactionType(o.hdr.SysFlag) != message.TransactionNone:
 		return illegal(o.cfg)
 	}
 	// The properties around a batch are not stored. Java ignores TRAN_MSG there.
 	o.props = append(o.props[:0], o.hdr.Properties...)
 	traits := readTraits(o.props)
 	traits.half = false
-	if n, err := strconv.ParseInt(string(traits.delay), 10, 32); err == nil && n > 0 {
-		return illegal(o.cfg) // batches are never delayed
+	if traits.delay != nil {
+		if n, err := strconv.ParseInt(string(traits.delay), 10, 32); err == nil && n > 0 {
+			return illegal(o.cfg) // batches are never delayed
+		}
 	}
 	if bad := p.checkKind(o, &traits); bad != nil {
 		return bad
