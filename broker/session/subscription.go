@@ -43,10 +43,18 @@ func NewSubscription(d *body.SubscriptionData) *Subscription {
 	return s
 }
 
+// longestExpression bounds what a pull may bring: its tags are taken apart on an
+// event loop, and a frame has room for millions of them.
+const longestExpression = 1 << 20
+
 // Build prepares a subscription from the text of a pull request. An empty
-// expression of tags takes everything; one of another type, or one of nothing but
-// separators, is an error for the caller to answer (code 23).
+// expression of tags takes everything; one of another type, one of nothing but
+// separators, or one of more than a MiB is an error for the caller to answer
+// (code 23).
 func Build(topic, expression, kind string, version int64) (*Subscription, bool) {
+	if len(expression) > longestExpression {
+		return nil, false
+	}
 	d := &body.SubscriptionData{}
 	d.SetDefaults()
 	d.Topic, d.SubString, d.SubVersion = topic, expression, version
