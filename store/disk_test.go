@@ -164,3 +164,46 @@ func TestStopWithoutDispatch(t *testing.T) {
 	wantBodies(t, s, "T", 0, bodiesOf(numbered("T", 0, 0, 10)))
 	mustClose(t, s)
 }
+
+// Whatever operation of a recovery fails, the start after it finds everything.
+func TestFailedRecovery(t *testing.T) {
+	for name, spoil := range map[string]func(*testing.T, *vfs.Mem){
+		"crashed": func(t *testing.T, m *vfs.Mem) { abortFile(t, m) },
+		"a lost queue folder": func(t *testing.T, m *vfs.Mem) {
+			for _, f := range list(t, m, queueDir+"/T/1") {
+				m.Remove(queueDir + "/T/1/" + f)
+			}
+		},
+		"Java's, crashed": func(t *testing.T, m *vfs.Mem) {
+			abortFile(t, m)
+			forgetGantry(t, m)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := 0
+			for skip := 0; ; skip++ {
+				mem, o := built(t, 60)
+				spoil(t, mem)
+				m := vfs.NewFaults(mem)
+				o.FS, o.Log = m, nil
+				remove := m.Add(vfs.Rule{Ops: vfs.OpAll &^ (vfs.OpStat | vfs.OpLock), Skip: skip, Count: 1, Err: syscall.EIO})
+				s, err := Open(o)
+				remove()
+				if err == nil {
+					mustClose(t, s)
+					if m.Calls(vfs.OpAll&^(vfs.OpStat|vfs.OpLock)) <= skip { // the fault was never met
+						break
+					}
+					// It was met by something that can do without, such as the
+					// file that is created ahead.
+				} else {
+					failed++
+				}
+				mustClose(t, wantAll(t, o, 60))
+			}
+			if failed < 10 {
+				t.Errorf("%d failures only", failed)
+			}
+		})
+	}
+}

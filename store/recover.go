@@ -52,6 +52,11 @@ func (s *Store) recover() error {
 	if err := r.findEnd(); err != nil {
 		return err
 	}
+	// From here on files are changed: should that not come to an end, the next
+	// start must know.
+	if err := s.markRunning(r.ours); err != nil {
+		return err
+	}
 	if err := s.commitLog.SetEnd(r.end, r.lastTime); err != nil {
 		return err
 	}
@@ -72,21 +77,10 @@ func (s *Store) recover() error {
 }
 
 // look finds out how the last run ended.
-func (r *recovery) look() error {
-	abort, err := r.exists(path.Join(r.o.Root, "abort"))
-	if err != nil {
+func (r *recovery) look() (err error) {
+	if r.crashed, r.ours, err = r.lastRun(); err != nil {
 		return err
 	}
-	running, err := r.exists(r.own("running"))
-	if err != nil {
-		return err
-	}
-	java, err := r.javaRan()
-	if err != nil {
-		return err
-	}
-	r.crashed = abort || running
-	r.ours = !java
 	if n, ok := r.loadSnapshot(r.ours); ok {
 		r.snapshot = &n
 	}
@@ -120,6 +114,9 @@ func (r *recovery) loadQueues() (err error) {
 // emptyLog is the start without a commit log. Queues of messages that are gone
 // would only mislead: as in Java they go, but not without a trace.
 func (r *recovery) emptyLog() error {
+	if err := r.markRunning(r.ours); err != nil {
+		return err
+	}
 	if err := r.commitLog.SetEnd(0, 0); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/gantrymq/gantry/store/configfile"
 	"github.com/gantrymq/gantry/store/consumequeue"
@@ -59,9 +60,28 @@ func (s *Store) writeSmall(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
+// What the file running says beside the process id.
+const (
+	stateOurs    = "state ours\n"
+	stateForeign = "state foreign\n" // recovery of what Java left has not finished
+)
+
 // markRunning notes that a stop from now on is not clean until markStopped.
-func (s *Store) markRunning() error {
+// Before recovery of files that a Java broker has left is done, they are not
+// ours: see recovery.ours.
+func (s *Store) markRunning(ours bool) error {
 	pid := strconv.Itoa(os.Getpid())
+	state := stateOurs
+	if !ours {
+		state = stateForeign
+	}
+	// In this order: with neither abort.bak nor running there was a clean stop.
+	if err := s.writeSmall(s.own("running"), "gantry running 1\npid "+pid+"\n"+state); err != nil {
+		return err
+	}
+	if err := s.o.FS.SyncDir(s.own("")); err != nil {
+		return err
+	}
 	abort := path.Join(s.o.Root, "abort")
 	if err := s.remove(abort + ".bak"); err != nil {
 		return err
@@ -69,10 +89,36 @@ func (s *Store) markRunning() error {
 	if err := s.writeSmall(abort, pid); err != nil {
 		return err
 	}
-	if err := s.writeSmall(s.own("running"), "gantry running 1\npid "+pid+"\n"); err != nil {
-		return err
+	s.marked = true
+	return s.o.FS.SyncDir(s.o.Root)
+}
+
+// lastRun says whether the last run ended without markStopped, and whether it
+// was this broker's and not one that had Java's files still to recover.
+func (s *Store) lastRun() (crashed, ours bool, err error) {
+	abort, err1 := s.exists(path.Join(s.o.Root, "abort"))
+	java, err2 := s.javaRan()
+	running, err3 := s.readSmall(s.own("running"))
+	return abort || running != "", !java && !strings.Contains(running, stateForeign), errors.Join(err1, err2, err3)
+}
+
+// readSmall returns the content of a small file, empty if there is none.
+func (s *Store) readSmall(name string) (string, error) {
+	f, err := s.o.FS.Open(name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	return errors.Join(s.o.FS.SyncDir(s.o.Root), s.o.FS.SyncDir(s.own("")))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil || size == 0 {
+		return " ", err // it is there
+	}
+	b := make([]byte, min(size, 4096))
+	_, err = f.ReadAt(b, 0)
+	return string(b), err
 }
 
 func (s *Store) markStopped() error {

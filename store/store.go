@@ -119,8 +119,7 @@ func (s *Store) open() error {
 	if err := s.recover(); err != nil {
 		return err
 	}
-	s.marked = true
-	return s.markRunning()
+	return s.markRunning(true)
 }
 
 func (s *Store) indexDir() string { return path.Join(s.o.Root, "index") }
@@ -248,7 +247,7 @@ func (s *Store) guard() error {
 	}
 	if ok, err := s.exists(path.Join(s.o.Root, "abort")); err != nil || !ok {
 		s.log.Error("somebody has deleted the abort file; was a Java broker started on this store?", zap.Error(err))
-		return s.markRunning()
+		return s.markRunning(true)
 	}
 	return nil
 }
@@ -388,18 +387,26 @@ func (s *Store) DeleteTopic(topic string) error {
 	return s.dispatcher.Do(func() error {
 		end := s.commitLog.Written()
 		s.deleted[topic] = end
-		logMin := s.commitLog.Min()
-		for old, at := range s.deleted {
-			if at <= logMin { // nothing of it is left
-				delete(s.deleted, old)
-			}
-		}
 		if err := s.deletedFile.Save(s.deleted.encode()); err != nil {
 			return fmt.Errorf("note the deletion of topic %s: %w", topic, err)
 		}
 		s.builder.Forget(topic, end)
 		return s.queues.Delete(topic)
 	})
+}
+
+// pruneDeleted forgets deleted topics of which nothing is left in the log.
+func (s *Store) pruneDeleted() error {
+	before := len(s.deleted)
+	for topic, end := range s.deleted {
+		if end <= s.commitLog.Min() {
+			delete(s.deleted, topic)
+		}
+	}
+	if len(s.deleted) == before {
+		return nil
+	}
+	return s.deletedFile.Save(s.deleted.encode())
 }
 
 // Close stops the store. Dispatch may catch up until ctx ends. An error means
@@ -478,6 +485,9 @@ func (s *Store) finish(ctx context.Context) error {
 	n, err := s.takeSnapshot(end)
 	if err == nil {
 		err = s.saveSnapshot(n)
+	}
+	if err == nil { // only now: the list of before may still name the topics
+		err = s.pruneDeleted()
 	}
 	if err != nil {
 		s.log.Warn("the list of queues could not be written; the next start will take longer", zap.Error(err))

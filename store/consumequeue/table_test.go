@@ -28,7 +28,7 @@ func open(t testing.TB, fs vfs.FS) *Table {
 func openAt(t testing.TB, fs vfs.FS, logMin int64) (*Table, []Problem) {
 	t.Helper()
 	table := newTable(fs)
-	problems, err := table.Load(logMin)
+	problems, err := table.Load(logMin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,6 +260,51 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// A queue is recalled only if its files are as they were.
+func TestMarks(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(m *vfs.Mem, mark *Mark)
+		files  bool // are read
+	}{
+		{"as it was", func(*vfs.Mem, *Mark) {}, false},
+		{"a file is missing", func(m *vfs.Mem, _ *Mark) { m.Remove("/s/consumequeue/T/0/" + fileName(perFile)) }, true},
+		{"the last file was touched", func(m *vfs.Mem, _ *Mark) {
+			f, _ := m.Open("/s/consumequeue/T/0/"+fileName(2*perFile), os.O_RDWR)
+			f.WriteAt([]byte{0}, 0)
+		}, true},
+		{"nonsense", func(_ *vfs.Mem, mark *Mark) { mark.Max = 1 << 40 }, true},
+		{"more nonsense", func(_ *vfs.Mem, mark *Mark) { mark.First, mark.Last = -40, -40 }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := vfs.NewMem()
+			table := open(t, m)
+			q := queue(t, table, "T", 0)
+			round(t, table, q, 0, 2*perFile+7)
+			mustSync(t, table)
+			mark, err := q.Mark()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.change(m, &mark)
+			faults := vfs.NewFaults(m)
+			again := newTable(faults)
+			problems, err := again.Load(0, func(string, int32) (Mark, bool) { return mark, true })
+			if err != nil || (c.name == "a file is missing") != (len(problems) > 0) {
+				t.Fatal(problems, err)
+			}
+			if read := faults.Calls(vfs.OpRead) > 0; read != c.files {
+				t.Fatalf("files are read: %v", read)
+			}
+			if q := queue(t, again, "T", 0); len(problems) == 0 {
+				checkUnits(t, q, 0, 2*perFile+7)
+				round(t, again, q, 2*perFile+7, 3*perFile)
+				checkUnits(t, q, 0, 3*perFile)
+			}
+		})
+	}
+}
+
 func TestFill(t *testing.T) {
 	for _, start := range []int64{1, perFile - 1, perFile, 5*perFile + 7} {
 		m := vfs.NewMem()
@@ -465,7 +510,7 @@ func TestRefusals(t *testing.T) {
 			m.MkdirAll("/s/consumequeue/T/0")
 			f, _ := m.Open("/s/consumequeue/T/0/"+c.file, os.O_RDWR|os.O_CREATE)
 			f.WriteAt(append(full, 1)[:c.size], 0)
-			_, err := newTable(m).Load(0)
+			_, err := newTable(m).Load(0, nil)
 			if c.want == "" {
 				if err != nil || list(t, m, "/s/consumequeue/T/0") != nil {
 					t.Fatal(err, list(t, m, "/s/consumequeue/T/0"))
