@@ -14,6 +14,10 @@ const (
 	remarkTimeout  = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: %dms, size of queue: %d"
 )
 
+// mostBytes bounds the frames that wait in one lane, since their number says little: they may have 16 MiB each. It is
+// room for the registrations of a hundred brokers with 10,000 topics.
+const mostBytes = 256 << 20
+
 // lane is a bounded queue with workers. A worker is started when work arrives and none is idle, so that a server that
 // does little has few.
 //
@@ -23,11 +27,13 @@ type lane struct {
 	srv  *Server
 	name Lane
 	opt  LaneOptions
+	most int // mostBytes; less in tests
 
 	mu         sync.Mutex
 	work       sync.Cond
 	head, tail *Request
 	length     int
+	bytes      int // held by those that wait
 	workers    int
 	idle       int
 	stopped    bool
@@ -46,7 +52,7 @@ func newLane(s *Server, name Lane, opt LaneOptions) *lane {
 	if opt.MaxWait == 0 {
 		opt.MaxWait = d.MaxWait
 	}
-	l := &lane{srv: s, name: name, opt: opt}
+	l := &lane{srv: s, name: name, opt: opt, most: mostBytes}
 	l.work.L = &l.mu
 	return l
 }
@@ -54,8 +60,10 @@ func newLane(s *Server, name Lane, opt LaneOptions) *lane {
 // put adds a request. It never waits. One that has been in the lane before (again) is not refused for lack of room.
 func (l *lane) put(r *Request, again bool) {
 	now := l.srv.opt.Now()
+	size := r.held()
 	l.mu.Lock()
-	if l.stopped || l.length >= l.opt.Queue && !again {
+	full := l.length >= l.opt.Queue || l.length > 0 && l.bytes+size > l.most
+	if l.stopped || full && !again {
 		l.mu.Unlock()
 		l.srv.stats.overloads.Add(1)
 		r.Fail(code.SystemBusy, remarkOverload)
@@ -70,6 +78,7 @@ func (l *lane) put(r *Request, again bool) {
 	}
 	l.tail = r
 	l.length++
+	l.bytes += size
 	switch {
 	case l.idle > 0:
 		l.idle-- // by whoever wakes it: the next put must not count on the same worker
@@ -90,6 +99,7 @@ func (l *lane) pop() *Request {
 	}
 	r.next = nil
 	l.length--
+	l.bytes -= r.held()
 	return r
 }
 

@@ -169,6 +169,14 @@ func (r *Request) keep() {
 	}
 }
 
+// held is how many bytes the request keeps.
+func (r *Request) held() int {
+	if r.own == nil {
+		return 0
+	}
+	return cap(r.own.b)
+}
+
 // run calls a handler and looks after what it left behind: a panic becomes code 1, a request that it neither finished
 // nor put off as well.
 func (r *Request) run(h Handler, put uint32) {

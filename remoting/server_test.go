@@ -406,6 +406,39 @@ func (p *replies) EndRound() {
 	p.rs = p.rs[:0]
 }
 
+// The bytes that wait in a lane are bounded as well as the requests.
+func TestLaneBytes(t *testing.T) {
+	gate, started := make(chan struct{}), make(chan struct{}, 10)
+	s, w := newWire(t, Options{Lanes: map[Lane]LaneOptions{Admin: {Workers: 1, MaxWait: -1}}, Routes: []Route{
+		{Code: 10, Lane: Admin, Handle: func(r *Request) { started <- struct{}{}; <-gate; r.Reply(nil, nil) }},
+	}})
+	s.lanes[Admin].most = 100 << 10
+	feed := func(opaque, size int) {
+		if err := w.feed(request(10, opaque, strings.Repeat("x", size))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	feed(0, 1)
+	<-started // the worker has it
+	feed(1, 200<<10)
+	feed(2, 1) // above the bound, which one request alone may be
+	if as := w.answers(t); len(as) != 1 || as[0] != "2 2 "+remarkOverload+"|" {
+		t.Errorf("%q", as)
+	}
+	close(gate)
+	<-started
+	for i := range 3 {
+		feed(10+i, 1)
+		<-started
+	}
+	if n := s.Stats().Overloads; n != 1 {
+		t.Errorf("%d were refused", n)
+	}
+	if n, _ := s.Waiting(Admin); n != 0 || s.lanes[Admin].bytes != 0 {
+		t.Fatalf("%d bytes wait", s.lanes[Admin].bytes)
+	}
+}
+
 func TestUnparkWakesEverything(t *testing.T) {
 	// Requests of a lane whose peer is behind are put aside; when the peer has read they all come back.
 	var handled atomic.Int32
