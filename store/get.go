@@ -178,6 +178,9 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 	}
 	filter := int64(max(reads.FilterBytes, limits.MaxCount*consumequeue.UnitSize))
 	scanEnd := min(r.Max, from+(filter+consumequeue.UnitSize-1)/consumequeue.UnitSize)
+	if hotOnly && match != nil && scanEnd-from > mostHotUnits {
+		return false
+	}
 
 	r.Status = NoMatchedMessage
 	var lastPhysical int64
@@ -241,6 +244,10 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 	}
 	return g.finish()
 }
+
+// mostHotUnits is how many units an event loop looks at for one call: a reader
+// may ask for two billion messages, of which none may match.
+const mostHotUnits = 8192
 
 // getter is one scan.
 type getter struct {

@@ -217,6 +217,28 @@ func TestHotAndColdAreEqual(t *testing.T) {
 	}
 }
 
+// A long search is nothing for an event loop, though all of it is in memory.
+func TestLongSearchIsNotHot(t *testing.T) {
+	s := filled(t, mostHotUnits+10, true)
+	q := s.Queue("T", 0)
+	for _, c := range []struct {
+		from  int64
+		count int
+		match func(int64) bool
+		hot   bool
+	}{
+		{0, math.MaxInt32, nothing, false}, {10, math.MaxInt32, nothing, true}, {0, 1000, nothing, true}, {0, math.MaxInt32, nil, true},
+	} {
+		r, hot := s.GetHot(q, c.from, Limits{MaxCount: c.count}, c.match)
+		if hot != c.hot {
+			t.Errorf("%d from %d: hot=%v", c.count, c.from, hot)
+		}
+		if hot {
+			r.Release()
+		}
+	}
+}
+
 // Neighbours in the log are one segment of the answer.
 func TestNeighboursAreOneSegment(t *testing.T) {
 	for _, hot := range []bool{true, false} {
