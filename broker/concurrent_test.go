@@ -3,12 +3,15 @@ package broker
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/command"
@@ -201,4 +204,65 @@ func TestStopUnderLoad(t *testing.T) {
 	if n := int64(len(r.everything("T", 0))); n < acked.Load() {
 		t.Errorf("%d messages, %d were acknowledged", n, acked.Load())
 	}
+}
+
+// Bug case B058: many clients count their requests alike; each gets the answers to
+// its own questions.
+func TestAnswersBelongToTheirQuestions(t *testing.T) {
+	const clients, each = 20, 30
+	r := start(t, setup{})
+	for q := range int32(4) {
+		for i := range each {
+			r.mustSend("T", q, fmt.Sprintf("%d/%d", q, i), "")
+		}
+		r.awaitMax("T", q, each)
+	}
+	r.pull(pullHeader("T", 0, 0)) // the group is there
+	var all sync.WaitGroup
+	for n := range clients {
+		all.Go(func() {
+			w := r.dial(r.at.Broker)
+			q := int32(n % 4)
+			var out []byte
+			for i := range int64(each) {
+				h := pullHeader("T", q, i)
+				h.MaxMsgNums = 1
+				b, _ := w.frame(code.PullMessage, 0, h, nil)
+				out = append(out, b...)
+			}
+			if _, err := w.Write(out); err != nil {
+				t.Error(err)
+				return
+			}
+			for range each {
+				c := w.next()
+				if _, _, got := pulled(t, c); len(got) != 1 || got[0] != fmt.Sprintf("%d:%d/%d", c.Opaque-1, q, c.Opaque-1) {
+					t.Errorf("client %d, answer %d: %q", n, c.Opaque, got)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Bug case B163: a connection on which nothing moves is closed after two minutes,
+// one with a heartbeat now and then is not.
+func TestIdleConnections(t *testing.T) {
+	c := newClock()
+	r := start(t, setup{now: c.now})
+	quiet, busy := r.dial(r.at.Broker), r.dial(r.at.Broker)
+	quiet.silent()
+	for range 5 {
+		busy.answer(busy.ask(code.HeartBeat, nil, []byte(`{"clientID":"c","producerDataSet":[{"groupName":"PG"}],"consumerDataSet":[]}`)))
+		r.server.Scan(c.now())
+		c.add(30 * time.Second)
+		r.server.Scan(c.now())
+	}
+	if err := quiet.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := quiet.frames.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("the quiet connection: %v", err)
+	}
+	busy.silent()
 }

@@ -302,9 +302,24 @@ func TestForbidden(t *testing.T) {
 
 func (r *running) heartbeat(t *testing.T, group string, model body.MessageModel) {
 	t.Helper()
+	r.register(t, group, model, map[string]any{"topic": "T", "subString": session.SubAll, "subVersion": 1, "expressionType": "TAG"})
+}
+
+// heartbeatFor registers a consumer of tags.
+func (r *running) heartbeatFor(t *testing.T, group, topic, tags string) {
+	t.Helper()
+	sub, ok := session.Build(topic, tags, session.TypeTag, 1)
+	if !ok {
+		t.Fatal(tags)
+	}
+	r.register(t, group, body.Clustering, sub.Data)
+}
+
+func (r *running) register(t *testing.T, group string, model body.MessageModel, sub any) {
+	t.Helper()
 	hb, err := json.Marshal(map[string]any{"clientID": "c-" + group, "producerDataSet": []any{}, "consumerDataSet": []any{map[string]any{
 		"groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": model, "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-		"subscriptionDataSet": []any{map[string]any{"topic": "T", "subString": session.SubAll, "subVersion": 1, "expressionType": "TAG"}},
+		"subscriptionDataSet": []any{sub},
 	}}})
 	if err != nil {
 		t.Fatal(err)

@@ -66,8 +66,11 @@ func (t *traits) timed() bool { return t.times[0] != nil || t.times[1] != nil ||
 
 // priorityValue is the priority, if it may choose the queue; n < 0: none.
 func (t *traits) priorityValue() (n int64) {
+	if t.priority == nil {
+		return -1
+	}
 	n, err := strconv.ParseInt(string(t.priority), 10, 32)
-	if t.priority == nil || err != nil {
+	if err != nil {
 		return -1
 	}
 	return n
