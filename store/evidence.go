@@ -126,15 +126,15 @@ const aheadBytes = 64 << 20
 
 // ahead looks for a valid record behind from, where the log seems to end: in
 // the rest of the file, up to a limit, and at the beginning of the files
-// behind it. bytes says that there is anything but zeros.
-func (s *Store) ahead(from int64) (at, storeTime int64, found, bytes bool, err error) {
+// behind it. anything says that there are not only zeros.
+func (s *Store) ahead(from int64) (at, storeTime int64, found, anything bool, err error) {
 	raw := rawLog{s: s}
 	defer raw.close()
 	size := s.o.CommitLog.SegmentSize
 	end := from - from%size + size
-	at, storeTime, found, bytes, err = s.aheadInFile(&raw, from, min(end, from+aheadBytes))
+	at, storeTime, found, anything, err = s.aheadInFile(&raw, from, min(end, from+aheadBytes))
 	if found || err != nil {
-		return at, storeTime, found, bytes, err
+		return at, storeTime, found, anything, err
 	}
 	for _, start := range s.commitLog.Segments() {
 		if start < end {
@@ -144,18 +144,18 @@ func (s *Store) ahead(from int64) (at, storeTime int64, found, bytes bool, err e
 			return start, t, ok, true, err
 		}
 	}
-	return 0, 0, false, bytes, nil
+	return 0, 0, false, anything, nil
 }
 
-func (s *Store) aheadInFile(raw *rawLog, from, end int64) (at, storeTime int64, found, any bool, err error) {
+func (s *Store) aheadInFile(raw *rawLog, from, end int64) (at, storeTime int64, found, anything bool, err error) {
 	buf, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
 	for pos := from + 1; pos+headLen <= end; {
 		b := buf[:min(int64(len(buf)), end-pos)]
 		if ok, err := raw.read(b, pos); err != nil || !ok {
-			return 0, 0, false, any, err
+			return 0, 0, false, anything, err
 		}
 		if !bytes.Equal(b, zeros[:len(b)]) {
-			any = true
+			anything = true
 			for i, ok := nextHead(b, 0, pos); ok; i, ok = nextHead(b, i+1, pos) {
 				at := pos + int64(i)
 				if t, ok, err := s.recordAt(at); ok || err != nil {
@@ -165,7 +165,7 @@ func (s *Store) aheadInFile(raw *rawLog, from, end int64) (at, storeTime int64, 
 		}
 		pos += max(1, int64(len(b))-headLen+1) // a head may lie across the border
 	}
-	return 0, 0, false, any, nil
+	return 0, 0, false, anything, nil
 }
 
 // headLen is a record up to and with its physical offset.

@@ -30,6 +30,7 @@ type recovery struct {
 	last     int64 // start of the last record, -1: none seen
 	lastTime int64 // its store time
 	trusted  int64 // queues are trusted for records before this
+	reach    int64 // end of the last record that a queue has, -1 for none
 	records  int64
 
 	need  int64 // records from here on have to be dispatched
@@ -108,6 +109,10 @@ func (r *recovery) loadQueues() (err error) {
 		}
 	}
 	r.problems, err = r.queues.Load(r.commitLog.Min(), known)
+	r.reach = -1
+	for _, q := range r.queues.Queues() {
+		r.reach = max(r.reach, q.PhysicalEnd())
+	}
 	return err
 }
 
@@ -189,20 +194,16 @@ func (r *recovery) start() (int64, error) {
 		r.trusted = math.MaxInt64
 		return n.Last, nil
 	}
-	reach := int64(-1) // of the queues
-	for _, q := range r.queues.Queues() {
-		reach = max(reach, q.PhysicalEnd())
-	}
 	segments := r.commitLog.Segments()
 	cp := r.checkpoint.Fields()
-	fits := func(start, _ int64) bool { return start <= reach }
+	fits := func(start, _ int64) bool { return start <= r.reach }
 	if r.crashed {
 		switch {
 		case cp.QueueOffset > 0:
-			r.trusted = min(reach, cp.QueueOffset)
+			r.trusted = min(r.reach, cp.QueueOffset)
 			fits = func(start, _ int64) bool { return start <= r.trusted }
 		case cp.QueueTime > 0: // a store of an older version
-			fits = func(start, storeTime int64) bool { return start <= reach && storeTime <= cp.QueueTime }
+			fits = func(start, storeTime int64) bool { return start <= r.reach && storeTime <= cp.QueueTime }
 		default:
 			fits = func(int64, int64) bool { return false }
 		}
@@ -255,7 +256,7 @@ func (r *recovery) tail(ending commitlog.Ending, why error) error {
 	if ending == commitlog.AtEnd {
 		return nil
 	}
-	at, storeTime, found, bytes, err := r.ahead(r.end)
+	at, storeTime, found, anything, err := r.ahead(r.end)
 	if err != nil {
 		return err
 	}
@@ -264,14 +265,17 @@ func (r *recovery) tail(ending commitlog.Ending, why error) error {
 	if why == nil {
 		why = errors.New("zeros")
 	}
-	// After a crash the unsynced end of the log may have holes; that is no
-	// damage. What was synced, by the checkpoint, must be whole.
-	if found && (!r.crashed || storeTime < r.checkpoint.Fields().LogTime) && !r.o.CutDamagedLog {
+	// What follows belongs to the log if it is not older than what lies before
+	// and the queues know of it: a Java broker that has cut a log leaves old
+	// records behind the end. After a crash the unsynced end may have holes; that
+	// is no damage, but what was synced, by the checkpoint, must be whole.
+	belongs := found && storeTime >= r.lastTime && r.reach > r.end
+	if belongs && (!r.crashed || storeTime < r.checkpoint.Fields().LogTime) && !r.o.CutDamagedLog {
 		return fmt.Errorf("commit log file %s is damaged at byte %d (offset %d): %w; valid messages follow from offset %d on, stored at %s. "+
 			"Restore the file from a copy, or start once with cutDamagedLog=true to cut the log there (what follows is then kept in %s and can be read by no consumer)",
 			file, r.end-start, r.end, why, at, time.UnixMilli(storeTime).UTC().Format(time.RFC3339), r.own("evidence"))
 	}
-	if !bytes && ending == commitlog.AtZero {
+	if !anything && ending == commitlog.AtZero {
 		return nil
 	}
 	residue, err := r.commitLog.Residue(r.end)
@@ -458,7 +462,7 @@ func (r *recovery) dispatch() error {
 			// An old file that only had to be read again to look for messages.
 			r.log.Error("a damaged part of the commit log is left out", zap.Error(err))
 			size := r.o.CommitLog.SegmentSize
-			d.Reset(bad.Offset - bad.Offset%size + size)
+			d.Reset(min(r.from, bad.Offset-bad.Offset%size+size))
 		default:
 			return err
 		}

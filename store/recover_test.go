@@ -551,6 +551,35 @@ func TestHoleInTheUnsyncedTail(t *testing.T) {
 	}
 }
 
+// Java cuts a log without clearing it: whole old records may lie behind the
+// end of a store that was stopped cleanly.
+func TestOldRecordsBehindTheEnd(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		m, o := built(t, 100)
+		forgetGantry(t, m)
+		at, end := lastRecord(t, m)
+		name, inFile := logFile(at)
+		old := read(t, m, name)[inFile : inFile+end-at]
+		// The end is cut before the last message, and the units with it.
+		write(t, m, name, inFile, bytes.Repeat([]byte{9}, 20))
+		unit := read(t, m, queueDir+"/T/1/"+segment.Name(80*20))
+		clear(unit[19*20:])
+		write(t, m, queueDir+"/T/1/"+segment.Name(80*20), 0, unit)
+		if whole { // and one more, intact
+			rec := bytes.Clone(old)
+			binary.BigEndian.PutUint64(rec[28:], uint64(end))
+			write(t, m, name, inFile+end-at, rec)
+		}
+		s := mustOpen(t, o)
+		wantBodies(t, s, "T", 0, bodiesOf(numbered("T", 0, 0, 100)))
+		wantBodies(t, s, "T", 1, bodiesOf(numbered("T", 1, 0, 99)))
+		mustClose(t, s)
+		if len(evidence(t, m)) == 0 {
+			t.Error("nothing is kept")
+		}
+	}
+}
+
 func TestLogWithoutFiles(t *testing.T) {
 	m, o := built(t, 100)
 	for _, f := range list(t, m, logDir) {

@@ -373,7 +373,7 @@ func (x *Index) Close() error {
 }
 
 // Expire removes the files whose records have all left the commit log, never
-// the last one. For one goroutine at a time.
+// the last one. For the dispatcher.
 func (x *Index) Expire(logMin int64) (removed int, err error) {
 	for {
 		x.mu.Lock()
