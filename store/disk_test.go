@@ -64,6 +64,14 @@ func TestLockedStore(t *testing.T) {
 		t.Fatal("the second one has removed abort")
 	}
 	mustClose(t, s)
+	// What has nothing to do with another broker does not blame one.
+	f := vfs.NewFaults(m)
+	f.Add(vfs.Rule{Ops: vfs.OpLock, Err: syscall.EACCES})
+	o.FS = f
+	if _, err := Open(o); !errors.Is(err, syscall.EACCES) || strings.Contains(err.Error(), "in use") {
+		t.Fatal(err)
+	}
+	o.FS = m
 	mustClose(t, mustOpen(t, o))
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/gantrymq/gantry/store/consumequeue"
 	"github.com/gantrymq/gantry/store/dispatch"
 	"github.com/gantrymq/gantry/store/index"
+	"github.com/gantrymq/gantry/store/vfs"
 	"go.uber.org/zap"
 )
 
@@ -96,8 +97,10 @@ func (s *Store) open() error {
 	// Before anything is looked at: Java's broker locks last, and so changes
 	// files of a store in use.
 	lock, err := fs.Lock(path.Join(root, "lock"))
-	if err != nil {
+	if errors.Is(err, vfs.ErrLocked) {
 		return fmt.Errorf("the store is in use by another broker: %w", err)
+	} else if err != nil {
+		return fmt.Errorf("lock the store: %w", err)
 	}
 	s.lock = lock
 	if err := fs.MkdirAll(s.own("")); err != nil {
