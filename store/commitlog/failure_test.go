@@ -374,6 +374,20 @@ func TestAsyncFlushLoop(t *testing.T) {
 	})
 }
 
+// A ticker panics for an interval of zero or less; with flushIntervalCommitLog=-1
+// the broker ended so at its start.
+func TestFlushIntervalOfNothing(t *testing.T) {
+	for _, d := range []time.Duration{0, -time.Millisecond} {
+		o := testOptions(Async)
+		o.FlushInterval = d
+		l := openLog(t, vfs.NewMem(), o)
+		putRecord(t, l, nil, sized(200))
+		if err := l.Close(); err != nil || l.Flushed() != 200 {
+			t.Errorf("interval %v: flushed %d, %v", d, l.Flushed(), err)
+		}
+	}
+}
+
 func TestFlushOnPut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := testOptions(Async)

@@ -54,7 +54,9 @@ type Options struct {
 
 func (o *Options) setDefaults() {
 	setDefault(&o.SegmentSize, 1<<30)
-	setDefault(&o.FlushInterval, 500*time.Millisecond)
+	if o.FlushInterval <= 0 { // a ticker takes no such interval
+		o.FlushInterval = 500 * time.Millisecond
+	}
 	setDefault(&o.LeastPages, 4)
 	setDefault(&o.ThoroughInterval, 10*time.Second)
 	setDefault(&o.SyncTimeout, 5*time.Second)
