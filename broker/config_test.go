@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -73,5 +75,37 @@ func TestIdleTime(t *testing.T) {
 		if got := r.server.Options().Idle; got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// The way out that a refused store names works.
+func TestCutDamagedLog(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, setup{dir: dir})
+	for range 20 {
+		r.mustSend("T", 0, strings.Repeat("x", 1000), "")
+	}
+	r.close()
+	name := filepath.Join(dir, "commitlog", strings.Repeat("0", 20))
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(make([]byte, 300), 5000); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Without the list of queues of the clean stop all of the log is looked at.
+	if err := os.RemoveAll(filepath.Join(dir, "gantry")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Settings: testSettings(t, dir, nil)}); err == nil || !strings.Contains(err.Error(), "cutDamagedLog=true") {
+		t.Fatal(err)
+	}
+	r = start(t, setup{dir: dir, set: map[string]string{"cutDamagedLog": "true"}})
+	if q := r.queue("T", 0); q == nil || q.Max() == 0 || q.Max() >= 20 {
+		t.Errorf("%v", q)
 	}
 }

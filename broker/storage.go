@@ -42,6 +42,7 @@ func (b *Broker) storeOptions() (store.Options, error) {
 			BusyAfter:        s.Duration("osPageCacheBusyTimeOutMills"),
 		},
 		CRCTail:       s.Bool("forceVerifyPropCRC"),
+		CutDamagedLog: s.Bool("cutDamagedLog"),
 		QueueFileSize: s.Int64("mappedFileSizeConsumeQueue"),
 		FlushQueues:   s.Duration("flushConsumeQueueThoroughInterval"),
 		NoIndex:       !s.Bool("messageIndexEnable"),
