@@ -27,7 +27,7 @@ var live = map[string]bool{
 	"splitRegistrationSize": true, "enableSingleTopicRegister": true, "notifyConsumerIdsChangedEnable": true,
 	"realTimeNotifyConsumerChange": true, "rejectPullConsumerEnable": true, "channelExpiredTimeout": true,
 	"enableRegisterProducer": true, "rejectTransactionMessage": true, "useServerSideResetOffset": true,
-	"consumerOffsetUpdateVersionStep": true,
+	"consumerOffsetUpdateVersionStep": true, "clampConsumerOffset": true,
 }
 
 // GetConfig answers request 26: all settings, a line for each.

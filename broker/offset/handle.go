@@ -21,12 +21,10 @@ type Handlers struct {
 	Groups  *group.Table
 	// Lookup finds a queue that exists, nil otherwise; it must not make one.
 	Lookup func(topic string, id int32) *consumequeue.Queue
-	// Clamp keeps commits within the queue: none for queues that do not exist,
-	// none below 0 or beyond the end. Off, everything is stored, as the original
-	// does, and only logged.
-	Clamp bool
 
-	// Odd counts commits that Clamp concerns.
+	// Odd counts commits for queues that do not exist, below 0 or beyond the end.
+	// They are stored, as the original does, and logged; with the setting
+	// clampConsumerOffset they are kept within the queue.
 	Odd atomic.Int64
 }
 
@@ -84,7 +82,7 @@ func (h *Handlers) Store(by netip.AddrPort, t *topic.Topic, name, group []byte, 
 		end = q.Max()
 	}
 	odd := oddity(offset, end)
-	if odd != "" && h.Clamp {
+	if odd != "" && h.Offsets.o.Settings.Bool("clampConsumerOffset") {
 		if end < 0 {
 			h.complain(by, t, group, queue, offset, end, "commit refused: "+odd)
 			return

@@ -317,7 +317,7 @@ func TestOddCommits(t *testing.T) {
 	if h.Odd.Load() != 6 {
 		t.Error(h.Odd.Load())
 	}
-	h.Clamp = true
+	o.o.Settings.Put("clampConsumerOffset", "true")
 	o.DeleteGroup("G1")
 	h.Store(by, tp, []byte("T"), g1, 77, 5)
 	h.Store(by, tp, []byte("T"), g1, 0, 99999)

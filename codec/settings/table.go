@@ -23,6 +23,7 @@ type Key struct {
 // beside are keys of broker.conf that Java reads past its configuration classes,
 // and Gantry's own; they are listed only when they were set.
 var beside = []Key{
+	{"BrokerConfig", "clampConsumerOffset", "boolean", "false", "Gantry: keep committed offsets within their queue, and refuse those of queues that do not exist"},
 	{"BrokerConfig", "cutDamagedLog", "boolean", "false", "Gantry: cut a commit log that is damaged in the middle, as Java does, instead of refusing to start"},
 	{"BrokerConfig", "rmqAddressServerDomain", "String", "jmenv.tbsite.net", "host of the address server for name server addresses"},
 	{"BrokerConfig", "rmqAddressServerSubGroup", "String", "nsaddr", "path of the address server for name server addresses"},
