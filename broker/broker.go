@@ -104,7 +104,7 @@ func New(o Options) (*Broker, error) {
 	}
 	warnings, err := CheckSupported(b.set, b.fs, b.root)
 	if err != nil {
-		return nil, fmt.Errorf("the broker cannot keep what its configuration or store promises:\n%w", err)
+		return nil, err // each names what is asked for and says what is missing
 	}
 	for _, w := range warnings {
 		b.log.Warn(w)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
 
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/fastjson"
@@ -206,7 +207,10 @@ func rocksDB(files vfs.FS, name string) (string, error) {
 	return name, err
 }
 
-func notThere(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) }
+// notThere: also below a root that is no folder, which opening the store says better.
+func notThere(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || errors.Is(err, syscall.ENOTDIR)
+}
 
 // mappedTopics finds topics in Java's table of static topics. A file that cannot
 // be read is not this check's concern unless it might hold some.
