@@ -14,9 +14,10 @@ import (
 
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure a broker",
+		Use: "bench", Short: "Measure a broker", Args: cobra.NoArgs,
 		Long: `Measures a broker over raw frames, without a client library in between: rate, latency percentiles, and the server's CPU
 time for each message. It works with RocketMQ's broker as with Gantry's.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // so that a misspelt sub-command is an error
 	}
 	cmd.AddCommand(newProduce(), newConsume(), newCompare())
 	return cmd
@@ -93,8 +94,11 @@ func (f *benchFlags) run(cmd *cobra.Command, verify bool) error {
 	second := 0
 	w, err := l.Measure(ctx, f.duration, func(p *load.Window) {
 		second++
-		fmt.Fprintf(cmd.ErrOrStderr(), "%4d s  %10.0f msg/s   p50 %8v  p99 %8v  max %8v%s\n", second, p.Rate(),
-			p.Percentile(50), p.Percentile(99), p.Percentile(100), refusedText(p.Refused, l))
+		line := fmt.Sprintf("%4d s  %10.0f msg/s   p50 %8v  p99 %8v  max %8v", second, p.Rate(), p.Percentile(50), p.Percentile(99), p.Percentile(100))
+		if p.Refused > 0 {
+			line += fmt.Sprintf("   %d refused, the last with code %s", p.Refused, l.Refusal())
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), line)
 	})
 	if err != nil {
 		return err
@@ -118,16 +122,9 @@ func (f *benchFlags) run(cmd *cobra.Command, verify bool) error {
 	case r.Verified != nil && r.Verified.Stored < r.Verified.Acknowledged:
 		return fmt.Errorf("LOST: %d messages were acknowledged and %d are stored", r.Verified.Acknowledged, r.Verified.Stored)
 	case w.Messages == 0:
-		return errors.New("no message went through" + refusedText(w.Refused, l))
+		return errors.New("no message went through")
 	}
 	return nil
-}
-
-func refusedText(n int64, l *load.Load) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("   %d refused, the last with code %s", n, l.Refusal())
 }
 
 // result is what --json prints.

@@ -62,6 +62,8 @@ func TestBenchRefused(t *testing.T) {
 		{[]string{"consume", "--addr", "127.0.0.1:1"}, "connect to the broker"},
 		{[]string{"produce", "--addr", addr, "--conns", "0"}, "number of connections is out of range"},
 		{[]string{"produce", "--addr", addr, "--pid", "999999999"}, "process 999999999"},
+		{[]string{"produce", "--addr", addr, "--size", "4194305"}, "bytes of a body is out of range: 4194305, where 0 to 4194304"},
+		{[]string{"prodcue"}, `unknown command "prodcue"`},
 		{[]string{"compare", "--java-lib", t.TempDir()}, "rocketmq-broker jar"},
 	} {
 		out, said, code := execute(t, "gantry", nil, append([]string{"bench"}, c.args...)...)

@@ -39,11 +39,14 @@ func split(err error) []error {
 func sentence(err error) string {
 	var op *net.OpError
 	listening := errors.As(err, &op) && op.Op == "listen"
+	var unresolved *net.DNSError
 	switch {
 	case listening && errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Sprintf("%s is in use by another process; stop that, or listen elsewhere (--set listenPort=PORT, in standalone also --namesrv-listen HOST:PORT)", op.Addr)
 	case listening && errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Sprintf("this machine has no address %s; see --bind", op.Addr)
+	case listening && errors.As(err, &unresolved):
+		return fmt.Sprintf("there is no host %q to listen on; see --bind", unresolved.Name)
 	case listening && errors.Is(err, syscall.EACCES):
 		return fmt.Sprintf("listening on %s is not permitted; take a port above 1023", op.Addr)
 	case errors.Is(err, vfs.ErrLocked):

@@ -96,6 +96,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+	})
 	root.AddCommand(
 		newServer(standalone), newServer(nameServer), newServer(broker), newServer(mqnamesrv), newServer(mqbroker),
 		newBench(), newVersion(),

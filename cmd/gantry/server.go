@@ -87,12 +87,12 @@ func newServer(k kind) *cobra.Command {
 	fl.StringArrayVar(&f.source.Set, "set", nil, "one setting, `KEY=VALUE`; wins over the file; may be repeated")
 	fl.StringVar(&f.source.Store, "store", "", "keep everything below this `FOLDER` (storePathRootDir; RocketMQ's default is store in the home folder)")
 	if k.servers.Broker {
-		fl.StringVarP(&f.source.Namesrv, "namesrvAddr", "n", "", "name servers to register with, `HOST:PORT;HOST:PORT`")
+		fl.StringVarP(&f.source.Namesrv, "namesrvAddr", "n", "", "name servers to register with, as `HOST:PORT;HOST:PORT`")
 	} else {
-		fl.StringVarP(&f.source.Namesrv, "namesrvAddr", "n", "", "taken for the scripts' sake; a name server does not need it (`ADDRS`)")
+		fl.StringVarP(&f.source.Namesrv, "namesrvAddr", "n", "", "has no effect here; accepted because mqnamesrv accepts `ADDRS`")
 	}
 	if k.servers == (config.Servers{Broker: true, Namesrv: true}) {
-		fl.StringVar(&f.namesrvListen, "namesrv-listen", "", "address of the name server, `HOST:PORT` (default :9876)")
+		fl.StringVar(&f.namesrvListen, "namesrv-listen", "", "where the name server listens, `HOST:PORT` or :PORT (default :9876)")
 	}
 	fl.StringVar(&f.source.Bind, "bind", "", "listen on this `HOST` only (bindAddress); default all addresses, as in RocketMQ")
 	fl.StringVar(&f.log, "log", "", "where the log goes: stderr, stdout, or a `FOLDER`"+map[bool]string{

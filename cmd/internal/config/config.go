@@ -11,6 +11,7 @@ import (
 
 	"github.com/gantrymq/gantry/broker"
 	"github.com/gantrymq/gantry/codec/frame"
+	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/codec/properties"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/namesrv"
@@ -98,6 +99,9 @@ func (s *Source) Load(run Servers) (*Config, error) {
 		text := p.Text()
 		if p.file {
 			text = s.File + ": " + text
+		}
+		if s.Strict {
+			text = "--strict: " + text
 		}
 		if s.Strict || p.Kind == settings.Malformed {
 			refused = append(refused, errors.New(text))
@@ -214,6 +218,10 @@ func (c *Config) flags(s *Source) {
 	}
 	if c.Broker == nil {
 		return
+	}
+	// A broker that listens on one address only cannot be reached under another.
+	if ip, err := message.ParseHost(s.Bind); err == nil && !ip.IsUnspecified() && !slices.Contains(c.Broker.Changed(), "brokerIP1") {
+		c.Broker.Put("brokerIP1", s.Bind)
 	}
 	if s.Store != "" {
 		c.Broker.Put("storePathRootDir", s.Store)

@@ -43,16 +43,15 @@ type Options struct {
 func (o *Options) check() error {
 	var errs []error
 	for _, f := range []struct {
-		name  string
-		value int
-		most  int
+		name               string
+		value, least, most int
 	}{
-		{"connections", o.Conns, 100_000}, {"requests in flight", o.Inflight, mostRing / 8}, {"queues", o.Queues, 1 << 16},
-		{"bytes of a body", o.Size + 1, 4<<20 + 1}, {"messages in a batch", o.Batch, 1 << 16}, {"messages in a pull", o.Max, 1 << 16},
-		{"requests a second", o.Rate + 1, 100_000_000},
+		{"connections", o.Conns, 1, 100_000}, {"requests in flight", o.Inflight, 1, mostRing / 8}, {"queues", o.Queues, 1, 1 << 16},
+		{"bytes of a body", o.Size, 0, 4 << 20}, {"messages in a batch", o.Batch, 1, 1 << 16}, {"messages in a pull", o.Max, 1, 1 << 16},
+		{"requests a second", o.Rate, 0, 100_000_000},
 	} {
-		if f.value < 1 || f.value > f.most {
-			errs = append(errs, fmt.Errorf("the number of %s is out of range", f.name))
+		if f.value < f.least || f.value > f.most {
+			errs = append(errs, fmt.Errorf("the number of %s is out of range: %d, where %d to %d is possible", f.name, f.value, f.least, f.most))
 		}
 	}
 	if o.Mode != Send && o.Mode != Batch && o.Mode != Pull {

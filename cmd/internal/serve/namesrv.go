@@ -55,8 +55,12 @@ func openNameServer(o Options) (_ *nameServer, err error) {
 	}
 	host, port := remoting.BindHost(set.String("bindAddress")), set.Int("listenPort")
 	if o.NamesrvListen != "" {
-		if host, port, err = splitListen(o.NamesrvListen); err != nil {
+		named := ""
+		if named, port, err = splitListen(o.NamesrvListen); err != nil {
 			return nil, err
+		}
+		if !strings.HasPrefix(o.NamesrvListen, ":") { // a port alone listens where everything does
+			host = named
 		}
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
