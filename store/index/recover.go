@@ -118,16 +118,15 @@ func (x *Index) rebuild(f *file, r Recovery) (usable bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if h.BeginOffset != first.offset || h.BeginTime <= 0 {
-			t, ok := r.StoreTime(first.offset)
-			if !ok {
-				log.Error("index file has lost its begin time, it is set aside and its records are indexed again")
-				return false, nil
-			}
+		switch t, ok := r.StoreTime(first.offset); {
+		case ok:
 			h.BeginOffset, h.BeginTime = first.offset, t
+		case h.BeginOffset != first.offset || h.BeginTime <= 0:
+			log.Error("index file has lost its begin time, it is set aside and its records are indexed again")
+			return false, nil
 		}
 		h.EndOffset = last.offset
-		if last.offset != old.EndOffset || old.EndTime < h.BeginTime {
+		if last.offset != old.EndOffset || old.EndTime < h.BeginTime || h.BeginTime != old.BeginTime {
 			t, ok := r.StoreTime(last.offset)
 			if !ok {
 				t = h.BeginTime + int64(last.seconds)*1000 + 999
