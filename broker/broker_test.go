@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,9 +108,9 @@ func TestClosedUntilReady(t *testing.T) {
 	port := probe.Addr().(*net.TCPAddr).Port
 	probe.Close()
 	f := vfs.NewFaults(vfs.OS{})
-	looked := 0
+	var looked atomic.Int64
 	f.Add(vfs.Rule{Ops: vfs.OpOpen | vfs.OpReadDir, Path: dir, Before: func(vfs.Op, string) {
-		looked++
+		looked.Add(1)
 		if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			c.Close()
 			t.Error("the port is open before the store is")
@@ -122,7 +123,7 @@ func TestClosedUntilReady(t *testing.T) {
 	if err := b.Shutdown(context.Background()); err != nil { // works before Start too
 		t.Error(err)
 	}
-	if looked == 0 {
+	if looked.Load() == 0 {
 		t.Error("nothing was opened")
 	}
 }

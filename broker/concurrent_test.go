@@ -144,7 +144,7 @@ func nextPull(t *testing.T, w *wire, h *header.PullMessageRequest, show func(mes
 // A consumer that asks for much and does not read keeps its answers from being
 // made, not in memory; when it reads, it gets them all.
 func TestConsumerThatDoesNotRead(t *testing.T) {
-	const pulls = 150
+	const pulls = 90 // MiB, more than a connection may have waiting
 	r := start(t, setup{set: map[string]string{"mappedFileSizeCommitLog": "8388608"}})
 	r.mustSend("T", 0, "first", "")
 	r.awaitMax("T", 0, 1)

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/command"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/vfs"
@@ -407,4 +410,46 @@ func TestFlushTimeout(t *testing.T) {
 	remove()
 	close(release)
 	r.awaitMax("T", 0, 2)
+}
+
+// While a write takes longer than osPageCacheBusyTimeOutMills further sends are
+// refused with 2, which makes producers wait and try elsewhere.
+func TestBusyStore(t *testing.T) {
+	if runtime.GOMAXPROCS(0) < 2 {
+		t.Skip("one loop: it is the one that writes")
+	}
+	c := newClock()
+	f := vfs.NewFaults(vfs.OS{})
+	r := start(t, setup{fs: f, now: c.now})
+	r.mustSend("T", 0, "first", "")
+	r.awaitMax("T", 0, 1)
+	writing, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	remove := f.Add(vfs.Rule{Ops: vfs.OpWrite, Path: "commitlog", Before: func(vfs.Op, string) {
+		once.Do(func() { close(writing) })
+		<-release
+	}})
+	slow := r.dial(r.at.Broker)
+	first := slow.ask(code.SendMessageV2, sendHeader("T", 0, ""), []byte("slow"))
+	<-writing
+	c.add(1001 * time.Millisecond)
+	answers := make(chan *command.Command)
+	const others = 8
+	for range others { // some share the loop of the first and wait with it
+		w := r.dial(r.at.Broker)
+		n := w.ask(code.SendMessageV2, sendHeader("T", 0, ""), []byte("x"))
+		go func() { answers <- w.answer(n) }()
+	}
+	a := <-answers
+	if code.Response(a.Code) != code.SystemBusy || string(a.Remark) != "[PC_SYNCHRONIZED]broker busy, start flow control for a while" {
+		t.Errorf("code %d %s", a.Code, a.Remark)
+	}
+	remove()
+	close(release)
+	for range others - 1 {
+		<-answers
+	}
+	if a := slow.answer(first); a.Code != 0 {
+		t.Errorf("code %d %s", a.Code, a.Remark)
+	}
 }
