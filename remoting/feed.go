@@ -194,6 +194,11 @@ func (c *Conn) handle(rd *Round, f frame.Frame, own *buffer) error {
 		r.drop()
 		return nil
 	}
+	if s.ending.Load() {
+		// As if it had come a moment later: the connection is about to be closed, and the peer turns elsewhere.
+		r.drop()
+		return nil
+	}
 	if !r.Cmd.HasOpaque {
 		r.Cmd.Opaque = s.nextOpaque()
 	}

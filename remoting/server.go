@@ -34,7 +34,8 @@ type Server struct {
 	ids      atomic.Uint64
 	opaque   atomic.Int32
 	accepted atomic.Int64 // sockets that Accept took and that are still open
-	draining atomic.Bool
+	draining atomic.Bool  // no further connection, and code 1500 for those who know it
+	ending   atomic.Bool  // no further request
 
 	mu         sync.Mutex
 	conns      map[uint64]*Conn
@@ -256,11 +257,13 @@ func (s *Server) GoAway() {
 	}
 }
 
-// Shutdown ends the server: GoAway, then it waits until all requests that were taken up are finished and their answers
-// written, or ctx is done, and closes all connections and transports. Requests that the owner of the server holds
-// should be finished before. The error is that of ctx if something was cut off.
+// Shutdown ends the server: GoAway, then no further request is taken up, and it waits until all that were are finished
+// and their answers written, or ctx is done, and closes all connections and transports. Peers that do not read are not
+// waited for. Requests that the owner of the server holds should be finished before. The error is that of ctx if
+// something was cut off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.GoAway()
+	s.ending.Store(true) // or busy clients that do not know code 1500 would keep it from ending
 	err := s.drain(ctx)
 	s.mu.Lock()
 	if s.stopped {
@@ -284,13 +287,30 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
+// stuckAfter is how long an ending server waits for a peer that reads nothing of its answers.
+const stuckAfter = time.Second
+
 // drain waits until no connection has a request in hand or an answer to write.
 func (s *Server) drain(ctx context.Context) error {
+	type look struct {
+		activity uint32
+		at       time.Time
+	}
+	looks := make(map[*Conn]look)
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		busy := 0
+		busy, now := 0, time.Now()
 		s.mu.Lock()
 		for _, c := range s.conns {
-			if !c.Closed() && c.busy() {
+			if c.Closed() || !c.busy() {
+				continue
+			}
+			n := c.activity.Load()
+			l, seen := looks[c]
+			if !seen || l.activity != n || c.inflight.Load() > 0 {
+				l = look{n, now}
+				looks[c] = l
+			}
+			if now.Sub(l.at) < stuckAfter {
 				busy++
 			}
 		}

@@ -439,6 +439,50 @@ func TestLaneBytes(t *testing.T) {
 	}
 }
 
+// A client that goes on asking, and does not know code 1500, does not keep a server from ending.
+func TestShutdownUnderLoad(t *testing.T) {
+	gate := make(chan struct{})
+	s, w := newWire(t, Options{Lanes: map[Lane]LaneOptions{Admin: {Workers: 4, MaxWait: -1}}, Routes: []Route{
+		{Code: 10, Lane: Admin, Handle: func(r *Request) { <-gate; r.Reply(nil, nil) }},
+	}})
+	ended := make(chan error, 1)
+	if err := w.feed(request(10, 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		ended <- s.Shutdown(ctx)
+	}()
+	for i := 1; ; i++ { // the next request comes before the one before is answered
+		_ = w.feed(request(10, i, ""))
+		select {
+		case gate <- struct{}{}:
+			w.flush()
+			continue
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		break
+	}
+	close(gate)
+}
+
+// Nor does a peer that reads nothing of its answers.
+func TestShutdownWithStuckPeer(t *testing.T) {
+	s, w := newWire(t, Options{Routes: []Route{{Code: 10, Handle: echo}}})
+	if err := w.c.Feed(w.rd, request(10, 0, "answer")); err != nil { // and nobody takes it
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestUnparkWakesEverything(t *testing.T) {
 	// Requests of a lane whose peer is behind are put aside; when the peer has read they all come back.
 	var handled atomic.Int32
