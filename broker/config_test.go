@@ -109,3 +109,11 @@ func TestCutDamagedLog(t *testing.T) {
 		t.Errorf("%v", q)
 	}
 }
+
+// Ending twice is ending once, as after a signal during the stop.
+func TestShutdownTwice(t *testing.T) {
+	b := startBroker(t) // ends it once more
+	if err := b.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -42,14 +42,15 @@ func (t *Table) Start() {
 	}()
 }
 
-// Stop ends what Start began, after the notices it is sending; without Start it
-// does nothing.
+// Stop ends what Start began, after the notices it is sending; without Start, or
+// again, it does nothing.
 func (t *Table) Stop() {
 	if t.stop == nil {
 		return
 	}
 	close(t.stop)
 	<-t.done
+	t.stop = nil
 }
 
 // notify tells the members of all marked groups. A group that is marked again
