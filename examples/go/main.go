@@ -1,4 +1,5 @@
-// Sends a message ("send", the default), or prints the first one it gets ("receive").
+// Sends a message ("send", the default), or prints the messages that it gets until two seconds pass without one
+// ("receive").
 package main
 
 import (
@@ -6,7 +7,7 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"sync"
+	"time"
 
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
@@ -55,13 +56,11 @@ func receive(nameServer string) error {
 	if err != nil {
 		return err
 	}
-	received := make(chan struct{})
-	var once sync.Once
+	received := make(chan string)
 	err = c.Subscribe(topic, consumer.MessageSelector{}, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		for _, m := range messages {
-			fmt.Println("received:", string(m.Body))
+			received <- string(m.Body)
 		}
-		once.Do(func() { close(received) })
 		return consumer.ConsumeSuccess, nil
 	})
 	if err != nil {
@@ -70,6 +69,13 @@ func receive(nameServer string) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	<-received
-	return c.Shutdown()
+	fmt.Println("received:", <-received)
+	for {
+		select {
+		case body := <-received:
+			fmt.Println("received:", body)
+		case <-time.After(2 * time.Second):
+			return c.Shutdown()
+		}
+	}
 }

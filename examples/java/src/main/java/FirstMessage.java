@@ -1,5 +1,7 @@
 import java.nio.charset.StandardCharsets;
-import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -9,7 +11,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Sends a message ("send", the default), or prints the first one it gets ("receive"). */
+/** Sends a message ("send", the default), or prints the messages that it gets until two seconds pass without one ("receive"). */
 public class FirstMessage {
     private static final String NAME_SERVER = System.getenv().getOrDefault("NAMESRV_ADDR", "127.0.0.1:9876");
     private static final String TOPIC = "Greetings";
@@ -35,20 +37,21 @@ public class FirstMessage {
     }
 
     private static void receive() throws Exception {
-        CountDownLatch received = new CountDownLatch(1);
+        BlockingQueue<String> received = new LinkedBlockingQueue<>();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("greeted-by-java");
         consumer.setNamesrvAddr(NAME_SERVER);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(TOPIC, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt m : messages) {
-                System.out.println("received: " + new String(m.getBody(), StandardCharsets.UTF_8));
+                received.add(new String(m.getBody(), StandardCharsets.UTF_8));
             }
-            received.countDown();
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        received.await();
+        for (String body = received.take(); body != null; body = received.poll(2, TimeUnit.SECONDS)) {
+            System.out.println("received: " + body);
+        }
         consumer.shutdown();
     }
 }
