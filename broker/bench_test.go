@@ -211,8 +211,8 @@ func allocations(n int, run func()) float64 {
 // it is pulled, dispatch and all else in the process included: what is left is what
 // runs by the clock.
 func TestAllocHotPath(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
+	if allocatesMore {
+		t.Skip("the race detector and the invariants allocate")
 	}
 	const under, turns = 64, 300
 	const (

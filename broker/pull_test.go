@@ -267,20 +267,24 @@ func TestColdPullWaitsInALane(t *testing.T) {
 	}
 }
 
+// writeGroups makes a file of consumer groups.
+func writeGroups(t *testing.T, dir, groups, forbidden string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, "config"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1},"forbiddenTable":{%s},"subscriptionGroupTable":{%s}}`, forbidden, groups)
+	if err := os.WriteFile(filepath.Join(dir, "config", "subscriptionGroup.json"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What forbids a pull: a group that is switched off, the group's broadcasting, the
 // group for one topic.
 func TestForbidden(t *testing.T) {
 	dir := t.TempDir()
-	file := `{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1},"forbiddenTable":{"Kept":{"T":4}},"subscriptionGroupTable":{
-		"Off":{"groupName":"Off","consumeEnable":false},
-		"Kept":{"groupName":"Kept"},
-		"Alone":{"groupName":"Alone","consumeBroadcastEnable":false}}}`
-	if err := os.MkdirAll(filepath.Join(dir, "config"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config", "subscriptionGroup.json"), []byte(file), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeGroups(t, dir, `"Off":{"groupName":"Off","consumeEnable":false},"Kept":{"groupName":"Kept"},"Alone":{"groupName":"Alone","consumeBroadcastEnable":false}`,
+		`"Kept":{"T":4}`)
 	r := start(t, setup{dir: dir})
 	r.mustSend("T", 0, "x", "")
 	r.awaitMax("T", 0, 1)
@@ -326,6 +330,57 @@ func (r *running) register(t *testing.T, group string, model body.MessageModel, 
 	}
 	if c := r.call(r.at.Broker, code.HeartBeat, nil, hb); c.Code != 0 {
 		t.Fatalf("heartbeat: code %d %s", c.Code, c.Remark)
+	}
+}
+
+// With rejectPullConsumerEnable only pull consumers that had registered before may
+// pull; clients that are pushed to, and the tools, are not concerned.
+func TestRejectPullConsumers(t *testing.T) {
+	r := start(t, setup{})
+	r.mustSend("T", 0, "x", "")
+	r.awaitMax("T", 0, 1)
+	pull := func(w *wire, group string) code.Response {
+		h := pullHeader("T", 0, 0)
+		h.ConsumerGroup = []byte(group)
+		return code.Response(w.answer(w.ask(code.PullMessage, h, nil)).Code)
+	}
+	mine, other := r.dial(r.at.Broker), r.dial(r.at.Broker)
+	for group, kind := range map[string]string{"G": "CONSUME_ACTIVELY", "Pushed": "CONSUME_PASSIVELY"} {
+		n := mine.ask(code.HeartBeat, nil, fmt.Appendf(nil, `{"clientID":"c","producerDataSet":[],"consumerDataSet":[{"groupName":"%s","consumeType":"%s",`+
+			`"messageModel":"BROADCASTING","consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","subscriptionDataSet":[]}]}`, group, kind))
+		if c := mine.answer(n); c.Code != 0 {
+			t.Fatal(c.Code)
+		}
+	}
+	r.put("rejectPullConsumerEnable", "true")
+	for _, tc := range []struct {
+		w     *wire
+		group string
+		want  code.Response
+	}{
+		{mine, "G", code.Success}, {other, "G", code.SubscriptionNotExist}, {other, "Pushed", code.Success},
+		{other, "Unknown", code.SubscriptionNotExist}, {other, "TOOLS_CONSUMER", code.Success},
+	} {
+		if rc := pull(tc.w, tc.group); rc != tc.want {
+			t.Errorf("%s: %v, want %v", tc.group, rc, tc.want)
+		}
+	}
+}
+
+// With slaveReadEnable the group says which broker its members pull from.
+func TestSuggestedBroker(t *testing.T) {
+	dir := t.TempDir()
+	writeGroups(t, dir, `"G":{"groupName":"G","brokerId":2}`, "")
+	r := start(t, setup{dir: dir})
+	r.mustSend("T", 0, "x", "")
+	r.awaitMax("T", 0, 1)
+	h := pullHeader("T", 0, 0)
+	h.ConsumerGroup = []byte("G")
+	for value, want := range map[string]int64{"false": 0, "true": 2} {
+		r.put("slaveReadEnable", value)
+		if _, resp, _ := r.pull(h); resp.SuggestWhichBrokerID != want {
+			t.Errorf("slaveReadEnable=%s: broker %d", value, resp.SuggestWhichBrokerID)
+		}
 	}
 }
 
