@@ -82,7 +82,8 @@ func (t *Table) Load() error {
 	})
 }
 
-// Save writes the file if something was committed since the last Save.
+// Save writes the file if something has changed since the last Save. Consumers
+// that wait for messages commit the same offsets every few seconds.
 func (t *Table) Save() error {
 	changes := t.changes.Load()
 	if changes == t.saved.Load() {
@@ -161,11 +162,15 @@ func (t *Table) Set(topic, group []byte, queue int32, offset int64) (before int6
 	before, had = e.offsets[queue]
 	e.offsets[queue] = offset
 	e.mu.Unlock()
-	t.changes.Add(1)
+	changed := !had || before != offset
 	if step := t.o.Settings.Int64("consumerOffsetUpdateVersionStep"); step > 0 && t.commits.Add(1)%step == 0 {
 		t.mu.Lock()
 		t.version.Next(0, t.o.Now())
 		t.mu.Unlock()
+		changed = true
+	}
+	if changed {
+		t.changes.Add(1)
 	}
 	return before, had
 }
@@ -198,9 +203,12 @@ func (t *Table) SetPulled(topic, group []byte, queue int32, offset int64) {
 	if e.pulls == nil {
 		e.pulls = make(map[int32]int64, 2)
 	}
+	before, had := e.pulls[queue]
 	e.pulls[queue] = offset
 	e.mu.Unlock()
-	t.changes.Add(1)
+	if !had || before != offset {
+		t.changes.Add(1)
+	}
 }
 
 // Pulled returns the offset a group pulled last, else what Get returns.
