@@ -22,7 +22,7 @@ func TestDefaultsAreSupported(t *testing.T) {
 	}
 }
 
-// Design rule 11: one setting each. The message names the setting.
+// One setting each. The message names the setting.
 func TestUnsupportedSettings(t *testing.T) {
 	for _, c := range [][2]string{
 		{"brokerRole", "SLAVE"},

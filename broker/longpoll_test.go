@@ -156,7 +156,7 @@ func TestHeldPullLooksAgain(t *testing.T) {
 	}
 }
 
-// A hold that is not asked for, or has no end (java-faults F18), is none.
+// A hold that is not asked for, or has no end, is none.
 func TestNotHeld(t *testing.T) {
 	r, _ := longPoll(t)
 	w := r.dial(r.at.Broker)

@@ -76,7 +76,7 @@ func TestLockedStore(t *testing.T) {
 }
 
 // A failed write or sync stops the store for writes; reading goes on, and the
-// stop is not clean (design rule 9).
+// stop is not clean.
 func TestDiskErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -50,7 +50,7 @@ func tagged(n int64) func(int64) bool {
 
 func nothing(int64) bool { return false }
 
-// The rows of semantics.md section 4, in their order.
+// Every status of a pull, in the order in which they are decided.
 func TestGetStatuses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -454,7 +454,7 @@ func TestOffsetByTime(t *testing.T) {
 	}
 }
 
-// Only where a message begins (java-faults F14).
+// Only where a message begins.
 func TestReadByOffset(t *testing.T) {
 	for _, hot := range []bool{true, false} {
 		s := filled(t, 200, hot)

@@ -198,7 +198,7 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s: %+v", text, o.Snapshot())
 		}
 	}
-	// B033, B034, F-rules: damaged is refused or set aside, nothing is saved before load.
+	// B033, B034: damaged is refused or set aside, nothing is saved before load.
 	const damaged = `{"offsetTable":{"T@G1":{0:7}}}garbage}`
 	disk := vfs.NewMem()
 	write(t, disk, file, damaged)
@@ -279,7 +279,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// B052, F15: stored as the original does, said once; clamped under a switch.
+// B052: stored as the original does, said once; clamped under a switch.
 func TestOddCommits(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	disk := vfs.NewMem()

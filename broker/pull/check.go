@@ -162,7 +162,7 @@ func (o *op) groupSubscription(g *group.Group) bool {
 }
 
 // onlyTags refuses expressions that are not of tags: what cannot be evaluated
-// must never match everything (java-faults F2).
+// must never match everything.
 func (o *op) onlyTags() bool {
 	if o.sub.Tags() {
 		return true

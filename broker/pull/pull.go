@@ -112,7 +112,7 @@ func (p *Processor) handle(r *remoting.Request, mayWait, committed bool) {
 		o.answer()
 	case nothing:
 		if o.hdr.SysFlag&flagSuspend == 0 || !o.hdr.SuspendTimeoutMillis.Set {
-			o.answer() // a hold without a time-out would never end (java-faults F18)
+			o.answer() // a hold without a time-out would never end
 			return
 		}
 		o.keep()

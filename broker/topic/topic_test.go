@@ -297,7 +297,7 @@ func TestEnsureForSend(t *testing.T) {
 		t.Errorf("data version %+v", v)
 	}
 
-	// F8: a refused request destroys nothing.
+	// A refused request destroys nothing.
 	f.s.Put("autoCreateTopicEnable", "false")
 	if f.EnsureForSend("I", Template, 4, 0, "x") != nil {
 		t.Error("created although automatic creation is off")
@@ -447,7 +447,7 @@ func TestSystemNames(t *testing.T) {
 			t.Errorf("%s: %v", name, !want)
 		}
 	}
-	// F1: the timer's and the revive topics are closed too.
+	// The timer's and the revive topics are closed too.
 	for name, want := range map[string]bool{"SCHEDULE_TOPIC_XXXX": true, "RMQ_SYS_TRANS_HALF_TOPIC": true, "rmq_sys_wheel_timer": true,
 		"rmq_sys_REVIVE_LOG_C1": true, "TBW102": false, "T": false, "rmq_sys_TRACE_DATA_x": false, "BenchmarkTest": false} {
 		if Closed(name) != want {

@@ -686,7 +686,7 @@ func TestConcurrentReaders(t *testing.T) {
 	wg.Wait()
 }
 
-// A queue at rest is cheap: design section 4, 80,000 of them.
+// A queue at rest is cheap: a broker may have 80,000 of them.
 func TestIdleQueueIsSmall(t *testing.T) {
 	const queues = 20_000
 	table := open(t, vfs.NewMem())
