@@ -132,7 +132,6 @@ func (o *op) finishDraft(n int) {
 func (o *op) AppendDone(d *store.Draft) {
 	c, remark := o.p.outcome(d)
 	if !d.Status.Stored() {
-		o.p.Stats.Rates.PutFailed.Add(1)
 		o.fail(c, remark)
 		return
 	}

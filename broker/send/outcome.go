@@ -35,7 +35,6 @@ func (p *Processor) count(o *op, d *store.Draft) {
 	n, size := int64(d.Count), int64(len(d.Records))
 	o.topic.Stats.Put(o.topic.Stats.Queue(o.queueID), n, size)
 	p.Stats.Rates.Put.Add(n)
-	p.Stats.Rates.PutBytes.Add(size)
 	p.Stats.Broker.PutNums.AddTimes(n, 1)
 	if !o.topic.System() {
 		p.Stats.Broker.PutNumsNoSystem.AddTimes(n, 1)

@@ -13,8 +13,6 @@ import (
 // their rates over the last 10, 60 and 600 seconds.
 type Rates struct {
 	Put         atomic.Int64 // messages stored
-	PutBytes    atomic.Int64
-	PutFailed   atomic.Int64 // puts that were refused or failed
 	Found       atomic.Int64 // reads that found something
 	Missed      atomic.Int64 // reads that found nothing
 	Transferred atomic.Int64 // messages handed out
