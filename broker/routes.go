@@ -21,8 +21,8 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.LitePullMessage, Lane: remoting.Inline, Fast: notFast, Handle: b.pulls.Handle},
 		{Code: code.QueryConsumerOffset, Lane: remoting.Inline, Fast: fast, Handle: b.progress.Query},
 		{Code: code.UpdateConsumerOffset, Lane: remoting.Inline, Fast: fast, Handle: b.progress.Commit},
-		{Code: code.LockBatchMQ, Lane: remoting.Inline, Fast: fast, Handle: b.locks.LockBatch},
-		{Code: code.UnlockBatchMQ, Lane: remoting.Inline, Fast: fast, Handle: b.locks.UnlockBatch},
+		{Code: code.LockBatchMQ, Lane: remoting.Admin, Fast: fast, Handle: b.locks.LockBatch}, // JSON of any length
+		{Code: code.UnlockBatchMQ, Lane: remoting.Admin, Fast: fast, Handle: b.locks.UnlockBatch},
 
 		// Sessions.
 		{Code: code.HeartBeat, Lane: remoting.Heartbeat, Fast: fast, Handle: b.clients.Heartbeat},

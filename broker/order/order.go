@@ -165,7 +165,7 @@ func (l *Locks) Scan(now time.Time) {
 	}
 }
 
-// LockBatch answers request 41. It is memory only.
+// LockBatch answers request 41. It is memory only, but may have to read megabytes.
 func (l *Locks) LockBatch(r *remoting.Request) {
 	d, err := read(r)
 	switch {
@@ -186,7 +186,7 @@ func (l *Locks) LockBatch(r *remoting.Request) {
 	r.Reply(nil, text)
 }
 
-// UnlockBatch answers request 42. It is memory only.
+// UnlockBatch answers request 42, as LockBatch does.
 func (l *Locks) UnlockBatch(r *remoting.Request) {
 	d, err := read(r)
 	if err == nil && d.ConsumerGroup == "" {
