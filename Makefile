@@ -20,7 +20,7 @@ run: build ## name server and broker in one process, store in ./data
 
 test: deps build lint unit alloc examples integration compat ## everything CI runs, at most 15 minutes
 
-deps: ## Go modules, Maven artifacts, and on Debian a JDK and Maven when missing
+deps: ## Go modules, Maven artifacts, and on Debian a JDK, Maven and gcc when missing
 	$(SUITE) modules 300 $(GO) mod download
 	$(SUITE) deps 600 ./compat/setup.sh
 
