@@ -33,7 +33,8 @@ type Fields struct {
 	IndexTime int64
 	// MasterFlushed (24): what a replica knows of its master.
 	MasterFlushed int64
-	// Confirm (32): confirmed offset of replication; 0 in a plain master.
+	// Confirm (32): confirmed offset of replication; in a plain master 0 until a
+	// recovery sets it to the start of the last record, as Java does.
 	Confirm int64
 	// QueueOffset (40): physical offset (start) of the last record whose
 	// consume queue unit is flushed. Recovery after a crash re-dispatches from
