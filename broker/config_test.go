@@ -117,3 +117,19 @@ func TestShutdownTwice(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Values that no store can be opened with stop the start and name themselves.
+func TestSettingsThatStopTheStart(t *testing.T) {
+	for _, tc := range []struct{ key, value string }{
+		{"messageDelayLevel", "1s soon"},
+		{"mappedFileSizeCommitLog", "10"},
+	} {
+		s := testSettings(t, t.TempDir(), map[string]string{tc.key: tc.value})
+		if b, err := New(Options{Settings: s}); err == nil {
+			b.Shutdown(context.Background())
+			t.Errorf("%s=%s was taken", tc.key, tc.value)
+		} else if !strings.Contains(err.Error(), tc.key+"=") {
+			t.Errorf("%s=%s: %v", tc.key, tc.value, err)
+		}
+	}
+}

@@ -11,6 +11,9 @@ import (
 	"github.com/gantrymq/gantry/store/commitlog"
 )
 
+// leastSegment is the least size of a log file that any message fits into.
+const leastSegment = 4096
+
 // storeOptions makes the store's options of the settings.
 func (b *Broker) storeOptions() (store.Options, error) {
 	s := b.set
@@ -25,6 +28,9 @@ func (b *Broker) storeOptions() (store.Options, error) {
 	delays, ok := store.ParseDelayLevels(s.String("messageDelayLevel"))
 	if !ok {
 		return store.Options{}, fmt.Errorf("messageDelayLevel=%q: it is a list such as \"1s 5s 10m 2h\"", s.String("messageDelayLevel"))
+	}
+	if size := s.Int64("mappedFileSizeCommitLog"); size < leastSegment {
+		return store.Options{}, fmt.Errorf("mappedFileSizeCommitLog=%d: a file of less than %d bytes holds no message", size, leastSegment)
 	}
 	return store.Options{
 		FS:   b.fs,
