@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -138,7 +140,26 @@ func (b *Broker) load() error {
 		OnDelete: func(t *topic.Topic) { b.offsets.DeleteTopic(t.Name) },
 		Now:      b.now, Log: b.log,
 	})
-	return errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load())
+	err := errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load())
+	if err == nil {
+		b.reportUnknownTopics()
+	}
+	return err
+}
+
+// reportUnknownTopics names the topics whose messages nobody can ask for, since
+// topics.json does not know them: it was lost, or is older than the store.
+func (b *Broker) reportUnknownTopics() {
+	messages := make(map[string]int64)
+	for _, q := range b.store.Queues() {
+		if n := q.Max() - q.Min(); n > 0 && b.topics.FindString(q.Topic) == nil {
+			messages[q.Topic] += n
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(messages)) {
+		b.log.Warn("a topic with messages is not in topics.json; consumers get it when it is created again",
+			zap.String("topic", name), zap.Int64("messages", messages[name]))
+	}
 }
 
 func (b *Broker) configFile(name string) *configfile.File {

@@ -375,6 +375,9 @@ func (s *Store) Lookup(topic string, id int32) (*consumequeue.Queue, bool) {
 	return s.queues.Get(topic, id)
 }
 
+// Queues returns all known queues by topic and id.
+func (s *Store) Queues() []*consumequeue.Queue { return s.queues.Queues() }
+
 // TopicQueues returns the known queues of a topic by their ids.
 func (s *Store) TopicQueues(topic string) []*consumequeue.Queue { return s.queues.TopicQueues(topic) }
 

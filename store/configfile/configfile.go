@@ -106,6 +106,9 @@ func (f *File) Load(parse func(content []byte) error) error {
 		if mainErr != nil {
 			return fmt.Errorf("cannot be parsed and there is no usable %s: %w; repair the file or move it away", path.Base(f.backup()), mainErr)
 		}
+		if present {
+			f.o.Log.Error("state file is empty and has no backup: what it held is lost", zap.String("file", f.o.Path))
+		}
 		f.loaded, f.keepBackup = true, present
 		return nil
 	}

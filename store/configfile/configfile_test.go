@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/store/vfs"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 const name = "store/config/topics.json"
@@ -55,6 +57,33 @@ func get(t *testing.T, fs vfs.FS, name string) string {
 		}
 	}
 	return string(b)
+}
+
+// An empty file without a backup begins anew, as with Java; that is said.
+func TestEmptyFileIsReported(t *testing.T) {
+	for _, c := range []struct {
+		main, bak string
+		want      int
+	}{{"-", "-", 0}, {"{}", "-", 0}, {"", "-", 1}, {"", "", 1}} {
+		m := vfs.NewMem()
+		if err := m.MkdirAll(path.Dir(name)); err != nil {
+			t.Fatal(err)
+		}
+		if c.main != "-" {
+			put(t, m, name, c.main)
+		}
+		if c.bak != "-" {
+			put(t, m, name+".bak", c.bak)
+		}
+		core, logs := observer.New(zap.WarnLevel)
+		f := New(Options{FS: m, Path: name, Log: zap.New(core)})
+		if err := f.Load(func([]byte) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if n := logs.FilterMessageSnippet("is empty").Len(); n != c.want {
+			t.Errorf("%q, %q: reported %d times", c.main, c.bak, n)
+		}
+	}
 }
 
 func TestLoad(t *testing.T) {
