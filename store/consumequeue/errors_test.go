@@ -45,6 +45,40 @@ func TestOpenErrors(t *testing.T) {
 	checkUnits(t, q, 0, 10)
 }
 
+// Out of descriptors, those of other queues are given up: a write that fails for
+// that stops the store for good.
+func TestNoDescriptorsLeft(t *testing.T) {
+	faults := vfs.NewFaults(vfs.NewMem())
+	table := open(t, faults)
+	for id := range int32(20) {
+		round(t, table, queue(t, table, "T", id), 0, 10)
+	}
+	mustSync(t, table)
+	before := table.Stats().Descriptors
+	for id := range int32(2) {
+		q := queue(t, table, "New", id)
+		faults.Add(vfs.Rule{Ops: vfs.OpOpen | vfs.OpCreate, Path: "/New/", Err: syscall.EMFILE, Count: 1})
+		round(t, table, q, 0, 10)
+		if err := table.WriteOut(); err != nil {
+			t.Fatal(err)
+		}
+		checkUnits(t, q, 0, 10)
+	}
+	if after := table.Stats().Descriptors; before < 4 || after >= before {
+		t.Errorf("%d descriptors, %d before", after, before)
+	}
+	// Those in use are not closed, and there is an end.
+	remove := faults.Add(vfs.Rule{Ops: vfs.OpOpen | vfs.OpCreate, Path: "/New/", Err: syscall.EMFILE})
+	defer remove()
+	round(t, table, queue(t, table, "New", 100), 0, 10)
+	if err := table.WriteOut(); !errors.Is(err, syscall.EMFILE) {
+		t.Error(err)
+	}
+	if n := table.Stats().Descriptors; n != 0 {
+		t.Errorf("%d descriptors are still kept", n)
+	}
+}
+
 func TestWriteErrors(t *testing.T) {
 	for _, op := range []vfs.Op{vfs.OpMkdir, vfs.OpCreate, vfs.OpTruncate, vfs.OpWrite} {
 		m := vfs.NewFaults(vfs.NewMem())

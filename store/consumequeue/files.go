@@ -1,8 +1,10 @@
 package consumequeue
 
 import (
+	"errors"
 	"os"
 	"sync"
+	"syscall"
 
 	"github.com/gantrymq/gantry/store/vfs"
 )
@@ -52,6 +54,9 @@ func (c *files) get(key fileKey, flag int) (*openFile, error) {
 		return f, nil
 	}
 	opened, err := c.fs.Open(key.queue.fileName(key.start), os.O_RDWR|flag)
+	for noneLeft(err) && c.shrink() {
+		opened, err = c.fs.Open(key.queue.fileName(key.start), os.O_RDWR|flag)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +76,28 @@ func (c *files) get(key fileKey, flag int) (*openFile, error) {
 		victim.Close()
 	}
 	return f, nil
+}
+
+// noneLeft says whether an open failed for want of descriptors.
+func noneLeft(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// shrink closes some unused files; false: there is none.
+func (c *files) shrink() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	closed := 0
+	for f := c.lru.prev; f != &c.lru && closed < 8; {
+		older := f
+		f = f.prev
+		if older.refs == 0 {
+			c.remove(older)
+			older.Close()
+			closed++
+		}
+	}
+	return closed > 0
 }
 
 func (c *files) cached(key fileKey) *openFile {

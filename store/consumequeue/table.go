@@ -18,7 +18,8 @@ type Options struct {
 	// Java it is rounded up to whole units.
 	FileSize int64
 
-	// Descriptors is how many queue files stay open, 1000 if 0.
+	// Descriptors is how many queue files stay open. If 0, 1000 or an eighth of
+	// what the process may open: most belongs to the connections.
 	Descriptors int
 
 	// BufferBytes is how much the buffers of busy queues may take together,
@@ -109,7 +110,7 @@ func New(o Options) *Table {
 		o.FileSize = 300_000 * UnitSize
 	}
 	if o.Descriptors <= 0 {
-		o.Descriptors = 1000
+		o.Descriptors = min(1000, max(vfs.Descriptors()/8, 8))
 	}
 	if o.BufferBytes <= 0 {
 		o.BufferBytes = 16 << 20

@@ -20,6 +20,15 @@ type OS struct{}
 
 var _ FS = OS{}
 
+// Descriptors is how many files and connections this process may have open.
+func Descriptors() int {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil || l.Cur > 1<<20 {
+		return 1 << 20
+	}
+	return int(l.Cur)
+}
+
 func (OS) Open(name string, flag int) (File, error) {
 	if err := locked.guard(name); err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
