@@ -28,8 +28,8 @@ lint: ## gofmt and go vet
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt needed: $$out"; exit 1; }
 	$(SUITE) vet 120 $(GO) vet ./...
 
-unit: ## every package but compat and integration, with the race detector
-	$(SUITE) unit 330 $(GO) test -race $(UNIT)
+unit: ## every package but compat and integration, with the race detector and its own checks
+	$(SUITE) unit 330 $(GO) test -race -tags invariants $(UNIT)
 
 alloc: ## allocation guards of the hot paths; they mean nothing under -race
 	$(SUITE) alloc 120 $(GO) test -run Alloc $(ALLOC)
