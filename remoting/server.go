@@ -306,7 +306,9 @@ func (s *Server) drain(ctx context.Context) error {
 			}
 			n := c.activity.Load()
 			l, seen := looks[c]
-			if !seen || l.activity != n || c.inflight.Load() > 0 {
+			// A request that was put aside waits for the peer itself; only one in hand is work.
+			atWork := c.inflight.Load() > c.parked.n.Load()
+			if !seen || l.activity != n || atWork {
 				l = look{n, now}
 				looks[c] = l
 			}

@@ -483,6 +483,30 @@ func TestShutdownWithStuckPeer(t *testing.T) {
 	}
 }
 
+// Nor one whose requests were put aside because it reads nothing.
+func TestShutdownWithRequestsAside(t *testing.T) {
+	s, w := newWire(t, Options{HighWater: 1000, Routes: []Route{
+		{Code: 10, Handle: echo},
+		{Code: 11, Lane: Pull, Handle: echo},
+	}})
+	const n = 20
+	all := request(10, n, strings.Repeat("x", 2000))
+	for i := range n {
+		all = append(request(11, i, ""), all...)
+	}
+	if err := w.c.Feed(w.rd, all); err != nil { // nobody takes the answers
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); w.c.parked.n.Load() == 0 && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestUnparkWakesEverything(t *testing.T) {
 	// Requests of a lane whose peer is behind are put aside; when the peer has read they all come back.
 	var handled atomic.Int32
