@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -255,7 +256,11 @@ func (b *Broker) queue(topic string, id int32) *consumequeue.Queue {
 
 // Addresses returns where clients reach the broker; Start has chosen the ports.
 func (b *Broker) Addresses() Addresses {
-	at := func(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+	at := func(host string, port int) string {
+		// IPv6 addresses are set with brackets as well, as Java finds them itself.
+		host = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(host), "["), "]")
+		return net.JoinHostPort(host, strconv.Itoa(port))
+	}
 	ip1, port := b.set.String("brokerIP1"), b.listeners.port
 	return Addresses{Broker: at(ip1, port), Fast: at(ip1, port-fastBelow), HA: at(b.set.String("brokerIP2"), port+haAbove)}
 }
