@@ -13,6 +13,9 @@ import (
 const (
 	// maxTurns is how many rounds a caller leads before it hands over.
 	maxTurns = 8
+	// slowTurn is how long a turn takes that must have waited for the disk: a
+	// full piece into the page cache takes a tenth of it.
+	slowTurn = 5 * time.Millisecond
 	// maxPiece is where a write is cut: larger ones gain nothing, and the
 	// buffer stays in the cache of the processor.
 	maxPiece = 1 << 20
@@ -55,8 +58,24 @@ func (l *Log) Append(ds []*Draft) {
 		return
 	}
 	l.leading = true
+	elsewhere := l.mayWait()
 	l.mu.Unlock()
+	if elsewhere {
+		l.relay <- struct{}{} // room for one, and there is one leader
+		return
+	}
 	l.lead(maxTurns, at)
+}
+
+// mayWait says that the next turn may have to wait for the disk: the one before
+// did, or a segment has to be added. The caller may be an event loop, so that
+// turn is for the log's own goroutine. l.mu is held.
+func (l *Log) mayWait() bool {
+	if l.slow {
+		return true
+	}
+	at := l.written.Load() % l.opts.SegmentSize
+	return at == 0 || at+l.queuedB+message.BlankLen > l.opts.SegmentSize
 }
 
 // admit says why drafts of so many bytes cannot be queued now; l.mu is held.
@@ -109,9 +128,9 @@ func (l *Log) lead(turns int, now time.Time) {
 			l.mu.Unlock()
 			break
 		}
-		if turns > 0 && i == turns {
+		if turns > 0 && i > 0 && (i == turns || l.mayWait()) {
 			l.mu.Unlock()
-			l.relay <- struct{}{} // room for one, and there is one leader
+			l.relay <- struct{}{}
 			break
 		}
 		batch := l.queue
@@ -156,6 +175,7 @@ func (l *Log) turn(batch []*Draft, now time.Time) {
 	r.write(0)
 	r.end()
 	l.busyFrom.Store(0)
+	l.slow = l.opts.Now().Sub(now) > slowTurn
 
 	if l.written.Load() != before {
 		if l.opts.Flush == Async {

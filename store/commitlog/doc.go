@@ -23,7 +23,9 @@
 // and writes that with one positioned write; then it looks again. So batches
 // get as large as the load is high, and with one caller there is no hand-over.
 // A leader that has served several rounds hands the rest to a goroutine of the
-// log, so that an event loop is not kept by its neighbours' work.
+// log, so that an event loop is not kept by its neighbours' work. So does a
+// caller whose turn may have to wait for the disk: after a turn that was slow,
+// or when a segment has to be added.
 //
 // Invariants, all kept by there being one leader at a time:
 //

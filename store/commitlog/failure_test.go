@@ -407,7 +407,10 @@ func (f doneFunc) AppendDone(d *Draft) { f(d) }
 
 // A leader that finds ever more work hands it to the log's own goroutine.
 func TestLeaderHandsOver(t *testing.T) {
-	l := openLog(t, vfs.NewMem(), testOptions(Async))
+	opts := testOptions(Async)
+	opts.SegmentSize = 1 << 20
+	l := openLog(t, vfs.NewMem(), opts)
+	putRecord(t, l, nil, sized(150)) // the first one adds a segment
 	var n atomic.Int64
 	finished := make(chan struct{})
 	const rounds = 3 * maxTurns
@@ -428,14 +431,51 @@ func TestLeaderHandsOver(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if l.Written() != 150*rounds {
+	if l.Written() != 150*(1+rounds) {
 		t.Errorf("written %d", l.Written())
+	}
+}
+
+// A caller may be an event loop: what may wait for the disk is written by the
+// log's own goroutine.
+func TestAppendDoesNotWaitForTheDisk(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		step  time.Duration // of the clock, each time it is read
+		first int           // size of the record before
+	}{
+		{"after a slow turn", 2 * slowTurn, 150},
+		{"for a new segment", 0, 4000},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			disk := vfs.NewFaults(vfs.NewMem())
+			var reads atomic.Int64
+			opts := testOptions(Async)
+			opts.SegmentSize = 4096
+			opts.Now = func() time.Time { return time.Unix(1_700_000_000, 0).Add(time.Duration(reads.Add(1)) * tc.step) }
+			l := openLog(t, disk, opts)
+			putRecord(t, l, nil, sized(tc.first))
+			release := make(chan struct{})
+			disk.Add(vfs.Rule{Ops: vfs.OpWrite, Before: func(vfs.Op, string) { <-release }})
+			var written waitGroup
+			written.Add(1)
+			l.Append([]*Draft{{Records: sized(150), Done: &written}}) // returns, or the test hangs
+			close(release)
+			written.Wait()
+			if l.Written() < int64(tc.first)+150 {
+				t.Errorf("written %d", l.Written())
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
 // A panic in a callback must not leave a log that hangs.
 func TestPanicInCallback(t *testing.T) {
 	l := openLog(t, vfs.NewMem(), testOptions(Async))
+	putRecord(t, l, nil, sized(150)) // the first one adds a segment, which a caller does not do
 	func() {
 		defer func() {
 			if recover() == nil {

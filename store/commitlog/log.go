@@ -110,6 +110,7 @@ type Log struct {
 	queuedB  int64
 	drained  chan struct{} // closed when, after Close, no leader is left
 	relay    chan struct{} // hands the lead to relayLoop
+	slow     bool          // the last turn waited for the disk; the leader's
 	busyFrom atomic.Int64  // when the present round began, 0: none
 
 	// Owned by the leader.

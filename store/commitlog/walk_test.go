@@ -268,6 +268,7 @@ func TestWalkerFollows(t *testing.T) {
 		step := func() {
 			wg.Add(1)
 			l.Append([]*Draft{d})
+			wg.Wait()
 			w.Extend(l.Visible())
 			for w.Next() {
 				if w.Record().QueueOffset != next {
@@ -298,9 +299,12 @@ func TestWalkerDoesNotAllocate(t *testing.T) {
 		opts.SegmentSize, opts.HotBytes, opts.FlushInterval = 1<<20, hot, time.Hour
 		l := openLog(t, vfs.NewMem(), opts)
 		w := l.Walk(0, 0, message.Layout)
-		ds := []*Draft{{Records: sized(700)}}
+		var wg waitGroup
+		ds := []*Draft{{Records: sized(700), Done: &wg}}
 		if n := testing.AllocsPerRun(200, func() {
+			wg.Add(1)
 			l.Append(ds)
+			wg.Wait()
 			w.Extend(l.Visible())
 			for w.Next() {
 			}
