@@ -12,6 +12,7 @@ import (
 
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/header"
+	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/vfs"
 )
 
@@ -172,4 +173,28 @@ func TestShutdownAnswersHeldPulls(t *testing.T) {
 	}
 	r.Broker = nil
 	_ = r.cli.Close()
+}
+
+// A long batch is taken apart in a lane and stored as any other.
+func TestLongBatch(t *testing.T) {
+	r := start(t, setup{set: map[string]string{"mappedFileSizeCommitLog": "16777216"}})
+	const n = 10_000
+	var batch []byte
+	var err error
+	for range n {
+		if batch, err = message.AppendBatchEntry(batch, 0, []byte("x"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := sendHeader("Long", 0, "")
+	h.Batch = true
+	c := r.call(r.at.Broker, code.SendBatchMessage, h, batch)
+	if c.Code != 0 {
+		t.Fatalf("code %d %s", c.Code, c.Remark)
+	}
+	r.awaitMax("Long", 0, n)
+	rc, resp, got := r.pull(pullHeader("Long", 0, n-2))
+	if rc != code.Success || resp.MaxOffset != n || strings.Join(got, " ") != "9998:x 9999:x" {
+		t.Errorf("pull: %v %+v %q", rc, resp, got)
+	}
 }

@@ -100,7 +100,8 @@ func (p *Processor) Reload() {
 // body is a batch, as in Java, not the code.
 func (p *Processor) Handle(r *remoting.Request) { p.handle(r, false) }
 
-// create is Handle in a lane, where a topic may be created.
+// create is Handle in a lane, where a topic may be created and a long batch taken
+// apart.
 func (p *Processor) create(r *remoting.Request) { p.handle(r, true) }
 
 func (p *Processor) handle(r *remoting.Request, mayWait bool) {
@@ -204,6 +205,10 @@ func (p *Processor) draftOne(o *op) *refusal {
 	return nil
 }
 
+// inlineBatch is the longest batch that is taken apart on an event loop: tiny
+// messages become ten times as long as records.
+const inlineBatch = 128 << 10
+
 func (p *Processor) draftBatch(o *op) *refusal {
 	body := o.req.Cmd.Body
 	switch {
@@ -213,6 +218,8 @@ func (p *Processor) draftBatch(o *op) *refusal {
 		return refuse(code.MessageIllegal, "batch request does not support retry group %s", o.hdr.Topic)
 	case len(body) > o.cfg.maxMessageSize, len(o.hdr.Properties) > mostProperties, message.TransactionType(o.hdr.SysFlag) != message.TransactionNone:
 		return illegal(o.cfg)
+	case len(body) > inlineBatch && !o.mayWait:
+		return wait
 	}
 	// The properties around a batch are not stored. Java ignores TRAN_MSG there.
 	o.props = append(o.props[:0], o.hdr.Properties...)
