@@ -99,6 +99,42 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
+// Many files are synced several at a time: none is left out, an error is an
+// error, and no file counts as solid after one.
+func TestSyncOfManyFiles(t *testing.T) {
+	for _, fault := range []vfs.Rule{{}, {Ops: vfs.OpSync, Err: syscall.EIO, Skip: 100, Count: 1}, {Ops: vfs.OpSyncDir, Err: syscall.EIO, Skip: 150, Count: 1}} {
+		m := vfs.NewMem()
+		faults := vfs.NewFaults(m)
+		table := open(t, faults)
+		for id := range int32(200) {
+			put(t, table, queue(t, table, "T", id), 0, 5)
+		}
+		if err := table.EndRound(); err != nil {
+			t.Fatal(err)
+		}
+		d, err := table.TakeDirty()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fault.Err != nil {
+			faults.Add(fault)
+		}
+		if err := d.Sync(); !errors.Is(err, fault.Err) {
+			t.Fatalf("%+v: %v", fault, err)
+		}
+		if fault.Err != nil {
+			if q := queue(t, table, "T", 0); q.solid.Load() >= 0 {
+				t.Errorf("%+v: a file is solid", fault)
+			}
+			continue
+		}
+		after := open(t, m.CrashClone(1))
+		for id := range int32(200) {
+			checkUnits(t, queue(t, after, "T", id), 0, 5)
+		}
+	}
+}
+
 func TestSyncErrors(t *testing.T) {
 	for _, op := range []vfs.Op{vfs.OpSync, vfs.OpSyncDir} {
 		m := vfs.NewFaults(vfs.NewMem())

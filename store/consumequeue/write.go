@@ -8,6 +8,8 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 )
@@ -410,23 +412,17 @@ func (t *Table) TakeDirty() (*Dirty, error) {
 // Sync makes the units durable. After an error the store must stop: what was
 // not synced may be lost, and trying again would hide it.
 func (d *Dirty) Sync() error {
-	for _, key := range d.files {
-		f, err := d.table.files.get(key, 0)
-		if errors.Is(err, fs.ErrNotExist) && key.queue.gone(key.start) {
-			continue // the topic was deleted, or the messages expired
-		}
-		if err == nil {
-			err = f.Sync()
-			d.table.files.put(f)
-		}
-		if err != nil {
-			return fmt.Errorf("sync consume queue: %w", err)
-		}
+	if err := each(d.files, d.syncFile); err != nil {
+		return fmt.Errorf("sync consume queue: %w", err)
 	}
-	for _, dir := range d.dirs {
+	err := each(d.dirs, func(dir string) error {
 		if err := d.table.fs.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("sync consume queue folder: %w", err)
+			return err
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("sync consume queue folder: %w", err)
 	}
 	for _, key := range d.files {
 		for solid := key.queue.solid.Load(); key.start > solid; solid = key.queue.solid.Load() {
@@ -434,6 +430,54 @@ func (d *Dirty) Sync() error {
 				break
 			}
 		}
+	}
+	return nil
+}
+
+func (d *Dirty) syncFile(key fileKey) error {
+	f, err := d.table.files.get(key, 0)
+	if errors.Is(err, fs.ErrNotExist) && key.queue.gone(key.start) {
+		return nil // the topic was deleted, or the messages expired
+	}
+	if err != nil {
+		return err
+	}
+	defer d.table.files.put(f)
+	return f.Sync()
+}
+
+// each calls do for all items and returns the first error. It calls several at a
+// time when there are many: a file system makes waiting syncs durable together,
+// so that 80,000 files take 10 s and not 40.
+func each[T any](items []T, do func(T) error) error {
+	const few, workers = 64, 16
+	if len(items) <= few {
+		for _, item := range items {
+			if err := do(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for failed.Load() == nil {
+				i := next.Add(1) - 1
+				if i >= int64(len(items)) {
+					return
+				}
+				if err := do(items[i]); err != nil {
+					failed.CompareAndSwap(nil, &err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
 	}
 	return nil
 }
