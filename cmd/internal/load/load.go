@@ -278,7 +278,10 @@ func (l *Load) Stop(ctx context.Context) (t Totals, err error) {
 		if err != nil {
 			return t, err
 		}
-		t.Stored = now - l.before
+		if now-l.before > t.Stored {
+			// A broker that builds its queues later than it acknowledges is behind, not wrong, as long as it gets on.
+			t.Stored, deadline = now-l.before, time.Now().Add(verifyTime)
+		}
 		if !t.Lost() || time.Now().After(deadline) {
 			return t, nil
 		}
