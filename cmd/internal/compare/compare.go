@@ -48,7 +48,7 @@ type Times struct {
 // DefaultTimes make about six minutes.
 var DefaultTimes = Times{
 	Starts: 3, FirstJVM: 30 * time.Second, NextJVM: 10 * time.Second, Warm: 3 * time.Second,
-	Windows: 5, Window: 2500 * time.Millisecond, Settle: 3 * time.Second, Idle: 10 * time.Second,
+	Windows: 5, Window: 1500 * time.Millisecond, Settle: 3 * time.Second, Idle: 10 * time.Second,
 }
 
 // needed on the disk of Options.Dir, in bytes: one side's messages at some hundred thousand a second.
@@ -142,6 +142,9 @@ func measure(ctx context.Context, o Options, s side, dir string) (*figures, erro
 				warm = o.Times.FirstJVM
 			}
 		}
+		if err := settle(ctx); err != nil {
+			return nil, err
+		}
 		fmt.Fprintf(o.Say, "%s: %s, %v of warm-up and %d x %v\n", s.name, l.name, warm, o.Times.Windows, o.Times.Window)
 		lf, err := drive(ctx, l.o, up, warm, o.Times)
 		if err != nil {
@@ -169,6 +172,15 @@ func measure(ctx context.Context, o Options, s side, dir string) (*figures, erro
 	f.idle = (after.CPU - before.CPU) / o.Times.Idle.Seconds()
 	f.idleMin = load.Resolution / o.Times.Idle.Seconds()
 	return f, nil
+}
+
+// settle brings to disk what the load before has left in the page cache. Otherwise the next one is measured while the
+// kernel writes that back, and whoever stored more would pay for it.
+func settle(ctx context.Context) error {
+	if out, err := exec.CommandContext(ctx, "sync").CombinedOutput(); err != nil {
+		return fmt.Errorf("sync: %w %s", err, out)
+	}
+	return nil
 }
 
 func drive(ctx context.Context, o load.Options, up *running, warm time.Duration, t Times) (loadFigures, error) {
