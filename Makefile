@@ -44,7 +44,7 @@ integration: build ## our processes as processes: crash, lock, store swap, sourc
 compat: build ## real clients and the Java servers; writes compat/MATRIX.md
 	$(SUITE) compat 330 $(GO) test -count=1 ./compat/...
 
-bench: build ## Gantry beside the Java broker, one table of ratios (about 6 minutes)
+bench: build ## Gantry beside the Java broker, one table of ratios (about 5 minutes)
 	./bin/gantry bench compare --java-lib $(JARS)/server-5.5.0
 
 stress: build ## long randomized runs

@@ -17,7 +17,7 @@ func newCompare() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "compare", Short: "Measure Gantry beside RocketMQ's broker and print one table of ratios", Args: cobra.NoArgs,
 		Long: `Starts Gantry and RocketMQ's Java servers in turn, each with a fresh store and on free ports, drives both with the same
-loads, and prints one table. It takes about six minutes, wants a machine with nothing else to do, and exits with 1 if
+loads, and prints one table. It takes about five minutes, wants a machine with nothing else to do, and exits with 1 if
 Gantry is not ahead in every row.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Gantry, err = os.Executable(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -163,11 +164,21 @@ func (f *serverFlags) serve(cmd *cobra.Command, k kind, c *config.Config) error 
 	}
 	ctx, stop := untilSignal(cmd)
 	defer stop()
+	spareThreads()
 	err = serve.Run(ctx, serve.Options{Config: c, NamesrvListen: f.namesrvListen, Out: cmd.OutOrStdout(), Log: log})
 	if err != nil && lo.Target != "stderr" {
 		log.Error("ended with an error: " + explain(cmd.CommandPath(), err))
 	}
 	return err
+}
+
+// spareThreads lets two more threads, and with them two more event loops, run than there are cores, unless the user has
+// set GOMAXPROCS: on a full machine a connection then waits less often for a loop that the kernel has taken off its core
+// (docs/performance.md, "Event loops").
+func spareThreads() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)
+	}
 }
 
 // untilSignal returns a context that ends with SIGTERM or SIGINT. A second one ends the process at once.
