@@ -26,23 +26,23 @@ deps: ## Go modules, Maven artifacts, and on Debian a JDK, Maven and gcc when mi
 
 lint: ## gofmt and go vet
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt needed: $$out"; exit 1; }
-	$(SUITE) vet 120 $(GO) vet ./...
+	$(SUITE) vet 60 $(GO) vet ./...
 
 unit: ## every package but compat and integration, with the race detector and its own checks
-	$(SUITE) unit 330 $(GO) test -race -tags invariants $(UNIT)
+	$(SUITE) unit 300 $(GO) test -race -tags invariants $(UNIT)
 
 alloc: ## allocation guards of the hot paths; they mean nothing under -race
-	$(SUITE) alloc 120 $(GO) test -run Alloc $(ALLOC)
+	$(SUITE) alloc 60 $(GO) test -run Alloc $(ALLOC)
 
 examples: deps ## the first messages of the README compile
-	$(SUITE) examples 90 sh -ec "cd examples/go && $(GO) vet . && cd ../java && \
+	$(SUITE) examples 40 sh -ec "cd examples/go && $(GO) vet . && cd ../java && \
 		javac -proc:none -d target/classes -cp '../../$(JARS)/client-5.5.0/*' src/main/java/*.java"
 
 integration: build ## our processes as processes: crash, lock, store swap, source tree rules
-	$(SUITE) integration 150 $(GO) test -count=1 ./integration/...
+	$(SUITE) integration 120 $(GO) test -count=1 ./integration/...
 
 compat: build ## real clients and the Java servers; writes compat/MATRIX.md
-	$(SUITE) compat 330 $(GO) test -count=1 ./compat/...
+	$(SUITE) compat 320 $(GO) test -count=1 ./compat/...
 
 bench: build ## Gantry beside the Java broker, one table of ratios (about 5 minutes)
 	./bin/gantry bench compare --java-lib $(JARS)/server-5.5.0
