@@ -149,7 +149,7 @@ func TestSysFlags(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := sendHeader("T", 0, "")
-		h.SysFlag = flag | message.BornHostV6 | message.StoreHostV6 // java-faults F4: not believed
+		h.SysFlag = flag | message.BornHostV6 | message.StoreHostV6 // the client is not believed
 		if c := r.call(r.at.Broker, code.SendMessageV2, h, text); c.Code != 0 {
 			t.Fatal(c.Code, string(c.Remark))
 		}
@@ -163,7 +163,7 @@ func TestSysFlags(t *testing.T) {
 }
 
 // A commit that comes with a pull is stored whatever the pull finds, also beyond
-// the queue's end, which is logged (java-faults F15).
+// the queue's end, which is logged.
 func TestCommitWithPull(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	r := start(t, setup{log: zap.New(core)})

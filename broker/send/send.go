@@ -100,9 +100,9 @@ func (p *Processor) Reload() {
 // body is a batch, as in Java, not the code.
 func (p *Processor) Handle(r *remoting.Request) { p.handle(r, false) }
 
-// create is Handle in a lane, where a topic may be created and a long batch taken
+// handleInLane is Handle in a lane, where a topic may be created and a long batch taken
 // apart.
-func (p *Processor) create(r *remoting.Request) { p.handle(r, true) }
+func (p *Processor) handleInLane(r *remoting.Request) { p.handle(r, true) }
 
 func (p *Processor) handle(r *remoting.Request, mayWait bool) {
 	o := p.ops.Get().(*op)
@@ -123,7 +123,7 @@ func (p *Processor) handle(r *remoting.Request, mayWait bool) {
 		r.Round().Defer(p, p.newRound).(*drafts).add(&o.draft)
 	case wait:
 		o.free()
-		r.Hand(remoting.Send, p.create)
+		r.Hand(remoting.Send, p.handleInLane)
 	default:
 		o.refuse(bad)
 	}
