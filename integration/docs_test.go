@@ -47,3 +47,29 @@ func TestLinks(t *testing.T) {
 		t.Errorf("only %d pages seen", pages)
 	}
 }
+
+// TestDocDifferences: each row of what is corrected has an id of its own, which the data of compat/refusals names.
+func TestDocDifferences(t *testing.T) {
+	text, err := os.ReadFile("../docs/differences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| id | RocketMQ | Gantry |\n|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	row := regexp.MustCompile("^\\| `([a-z0-9]+(?:-[a-z0-9]+)*)` \\| [^|]+ \\| [^|]+ \\|$")
+	seen := map[string]bool{}
+	for _, line := range strings.Split(table, "\n") {
+		m := row.FindStringSubmatch(line)
+		switch {
+		case m == nil:
+			t.Errorf("not of the form | `id` | RocketMQ | Gantry |: %s", line)
+		case seen[m[1]]:
+			t.Errorf("two rows have the id %s", m[1])
+		default:
+			seen[m[1]] = true
+		}
+	}
+	if len(seen) < 30 {
+		t.Errorf("only %d rows seen", len(seen))
+	}
+}
