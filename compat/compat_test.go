@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/compat/agent"
+	"github.com/gantrymq/gantry/compat/refusals"
 	"github.com/gantrymq/gantry/compat/scenario"
 	"github.com/gantrymq/gantry/compat/toolchain"
 )
@@ -16,11 +17,12 @@ import (
 // (-run TestMatrix/Gantry-Gantry) leaves the file alone.
 func TestMatrix(t *testing.T) {
 	var m Matrix
-	codes, err := RequestCodes()
+	codes, err := refusals.RequestCodes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	broker, namesrv := map[Maker]map[int]Served{}, map[Maker]map[int]Served{}
+	broker, namesrv := map[Maker]map[int]refusals.Answer{}, map[Maker]map[int]refusals.Answer{}
+	const patience = 3 * time.Second // for an answer
 	ran := 0
 	for _, pair := range Pairs {
 		t.Run(pair.Slug(), func(t *testing.T) {
@@ -30,19 +32,19 @@ func TestMatrix(t *testing.T) {
 					return
 				}
 				var err error
-				if broker[pair.Broker], err = Sweep(ctx, r.Broker, codes); err != nil {
+				if broker[pair.Broker], err = refusals.Sweep(ctx, r.Broker, codes, patience); err != nil {
 					t.Error(err)
 				}
-				if namesrv[pair.Namesrv], err = Sweep(ctx, r.Namesrv, codes); err != nil {
+				if namesrv[pair.Namesrv], err = refusals.Sweep(ctx, r.Namesrv, codes, patience); err != nil {
 					t.Error(err)
 				}
 			})
 		})
 	}
-	for _, s := range []map[int]Served{broker[Gantry], namesrv[Gantry]} {
+	for _, s := range []map[int]refusals.Answer{broker[Gantry], namesrv[Gantry]} {
 		for code, how := range s {
-			if how != Yes && how != No {
-				t.Errorf("Gantry does not answer code %d: %s", code, how)
+			if how.How != refusals.Yes && how.How != refusals.No {
+				t.Errorf("Gantry does not answer code %d: %s", code, how.How)
 			}
 		}
 	}

@@ -5,6 +5,7 @@
 //	java, goclient, agent   the official clients as puppets, and the strings
 //	scenario                the plays: what clients must be able to do
 //	javaserver, gantryserver, proc   servers as child processes
-//	frames                  raw requests, answered by Java (testdata) and by Gantry
+//	frames                  raw requests and the scripts that hold them
+//	refusals                what Java's and Gantry's servers answer to the same raw requests; writes RESULTS.md
 //	run                     command: one play against running servers or against any pair of servers
 package compat

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,7 +20,10 @@ import (
 type Player struct {
 	Targets map[string]string // address by TARGET of Script
 	Limit   time.Duration     // for one answer
+	// Strict turns what Java's JSON writer makes of unusual keys into ordinary JSON.
+	Strict func([]byte) ([]byte, error)
 
+	ids   map[string]string // message ids by the name of @as
 	conns map[string]*Conn
 	held  map[string]int32   // opaque of the last request sent on a connection
 	early map[string][]Frame // requests of the server that came before the answer that a step waited for
@@ -46,6 +50,7 @@ func NewPlayer(namesrv, broker string) (*Player, error) {
 	return &Player{
 		Targets: map[string]string{"broker": broker, "fast": fast, "namesrv": namesrv},
 		Limit:   20 * time.Second,
+		ids:     map[string]string{},
 		conns:   map[string]*Conn{}, held: map[string]int32{}, early: map[string][]Frame{},
 		mask: strings.NewReplacer(broker, "$BROKER", fast, "$FAST", ha, "$HA", namesrv, "$NAMESRV", id, "$ID"),
 		fill: strings.NewReplacer("$BROKER", broker, "$FAST", fast, "$HA", ha, "$NAMESRV", namesrv),
@@ -61,95 +66,144 @@ func (p *Player) Close() {
 
 // Play runs one step and gives the answer as the script writes it.
 func (p *Player) Play(ctx context.Context, st *Step) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.Limit)
+	limit := p.Limit
+	if st.Within > 0 {
+		limit = st.Within
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	f, answered, err := p.play(ctx, st)
+	switch {
+	case st.Within > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+		return "no answer\n", nil
+	case st.Verb == "raw" || st.Verb == "frame":
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+			return "closed\n", nil
+		}
+	}
+	if err != nil || !answered {
+		return "", err
+	}
+	if st.As != "" {
+		p.ids[st.As] = f.Ext["msgId"]
+	}
+	return p.show(f, st.Show)
+}
+
+func (p *Player) play(ctx context.Context, st *Step) (f Frame, answered bool, err error) {
 	switch st.Verb {
+	case "base":
+		return f, false, nil
 	case "close":
 		if c := p.conns[st.Target]; c != nil {
 			delete(p.conns, st.Target)
-			return "", c.Close()
+			return f, false, c.Close()
 		}
-		return "", fmt.Errorf("no connection %s", st.Target)
+		return f, false, fmt.Errorf("no connection %s", st.Target)
 	case "raw", "frame":
-		return p.raw(ctx, st)
+		f, err = p.raw(ctx, st)
+		return f, true, err
 	case "next":
 		c := p.conns[st.Target]
 		if c == nil {
-			return "", fmt.Errorf("no connection %s", st.Target)
+			return f, false, fmt.Errorf("no connection %s", st.Target)
 		}
 		if early := p.early[st.Target]; len(early) > 0 {
 			p.early[st.Target] = early[1:]
-			return p.show(early[0], st.Show)
+			return early[0], true, nil
 		}
-		f, err := c.Receive(ctx)
-		if err != nil {
-			return "", err
+		f, err = c.Receive(ctx)
+		if err == nil && f.Flag&1 != 0 && f.Opaque != p.held[st.Target] {
+			err = fmt.Errorf("an answer to request %d came, expected is the one to %d", f.Opaque, p.held[st.Target])
 		}
-		if f.Flag&1 != 0 && f.Opaque != p.held[st.Target] {
-			return "", fmt.Errorf("an answer to request %d came, expected is the one to %d", f.Opaque, p.held[st.Target])
-		}
-		return p.show(f, st.Show)
+		return f, true, err
 	}
 
 	c := p.conns[st.Conn]
 	if c == nil {
-		var err error
 		if c, err = Dial(ctx, p.Targets[st.Target]); err != nil {
-			return "", err
+			return f, false, err
 		}
 		p.conns[st.Conn] = c
 	}
-	f := p.request(c, st)
-	if err := c.Send(f); err != nil {
-		return "", err
-	}
-	p.held[st.Conn] = f.Opaque
-	if st.Verb == "send" {
-		return "", nil
-	}
-	r, err := c.Receive(ctx)
-	for err == nil && r.Flag&1 == 0 {
-		p.early[st.Conn] = append(p.early[st.Conn], r)
-		r, err = c.Receive(ctx)
-	}
+	q, err := p.request(c, st)
 	if err != nil {
-		return "", err
+		return f, false, err
 	}
-	if r.Opaque != f.Opaque {
-		return "", fmt.Errorf("instead of the answer to request %d came the one to %d, code %d", f.Opaque, r.Opaque, r.Code)
+	if err := c.Send(q); err != nil {
+		return f, false, err
 	}
-	return p.show(r, st.Show)
+	p.held[st.Conn] = q.Opaque
+	if st.Verb == "send" {
+		return f, false, nil
+	}
+	f, err = c.Receive(ctx)
+	for err == nil && f.Flag&1 == 0 {
+		p.early[st.Conn] = append(p.early[st.Conn], f)
+		f, err = c.Receive(ctx)
+	}
+	if err == nil && f.Opaque != q.Opaque {
+		err = fmt.Errorf("instead of the answer to request %d came the one to %d, code %d", q.Opaque, f.Opaque, f.Code)
+	}
+	return f, true, err
 }
 
-func (p *Player) request(c *Conn, st *Step) Frame {
-	f := c.New(st.Code, nil, []byte(p.fill.Replace(string(st.Frame.Body))))
+func (p *Player) request(c *Conn, st *Step) (Frame, error) {
+	body, err := p.expand(string(st.Frame.Body))
+	if err != nil {
+		return Frame{}, err
+	}
+	f := c.New(st.Code, nil, []byte(body))
 	f.Language, f.Version, f.Flag = st.Frame.Language, st.Frame.Version, st.Frame.Flag
 	if st.Frame.Ext != nil {
 		f.Ext = map[string]string{}
 		for k, v := range st.Frame.Ext {
-			f.Ext[k] = p.fill.Replace(v)
+			if f.Ext[k], err = p.expand(v); err != nil {
+				return f, err
+			}
 		}
 	}
-	return f
+	return f, nil
 }
 
-func (p *Player) raw(ctx context.Context, st *Step) (string, error) {
+var variable = regexp.MustCompile(`\$([A-Za-z0-9]+)(\.at)?([+-][0-9]+)?`)
+
+// expand puts values in the place of a script's names for them.
+func (p *Player) expand(s string) (text string, err error) {
+	return variable.ReplaceAllStringFunc(p.fill.Replace(s), func(word string) string {
+		m := variable.FindStringSubmatch(word)
+		name, at, add := m[1], m[2], m[3]
+		n := time.Now().UnixMilli()
+		if name != "NOW" {
+			id, ok := p.ids[name]
+			switch {
+			case !ok:
+				return word // not one of ours
+			case at == "":
+				return id + add
+			}
+			if n, err = strconv.ParseInt(id[max(0, len(id)-16):], 16, 64); err != nil {
+				return word
+			}
+		}
+		if add != "" {
+			more, _ := strconv.ParseInt(add, 10, 64)
+			n += more
+		}
+		return strconv.FormatInt(n, 10)
+	}), err
+}
+
+func (p *Player) raw(ctx context.Context, st *Step) (Frame, error) {
 	c, err := Dial(ctx, p.Targets[st.Target])
 	if err != nil {
-		return "", err
+		return Frame{}, err
 	}
 	defer c.Close()
 	if _, err := c.Write(st.Raw); err != nil {
-		return "", err
+		return Frame{}, err
 	}
-	f, err := c.Receive(ctx)
-	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-		return "closed\n", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return p.show(f, st.Show)
+	return c.Receive(ctx)
 }
 
 var (
@@ -157,6 +211,7 @@ var (
 	drawn  = regexp.MustCompile(`\b(?:[0-9A-F]{56}|[0-9A-F]{32})\b`)
 	ids    = regexp.MustCompile(`\$ID[0-9A-F]{16}\b`)
 	counts = regexp.MustCompile(`"counter":[0-9]+`) // how often a table changed is nobody's business
+	places = regexp.MustCompile(`(?i)phyoffset$`)   // ext fields that name a position in the log
 	folder = regexp.MustCompile(`commitLogDiskRatio_\S+`)
 	client = regexp.MustCompile(`127\.0\.0\.1:[0-9]{4,5}\b`)
 )
@@ -211,7 +266,11 @@ func (p *Player) show(f Frame, how string) (string, error) {
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		fmt.Fprintf(&b, "ext %s=%s\n", k, p.hide(f.Ext[k]))
+		v := p.hide(f.Ext[k])
+		if places.MatchString(k) && v != "0" {
+			v = "$N"
+		}
+		fmt.Fprintf(&b, "ext %s=%s\n", k, v)
 	}
 	body, err := p.body(f.Body, how)
 	if err != nil {
@@ -233,6 +292,13 @@ func (p *Player) body(body []byte, how string) (string, error) {
 		return folder.ReplaceAllString("names "+strings.Join(names, " ")+"\n", "commitLogDiskRatio_$$PATH"), err
 	case how == "sorted":
 		var v any
+		if p.Strict != nil {
+			strict, err := p.Strict(body)
+			if err != nil {
+				return "", fmt.Errorf("%w in %s", err, body)
+			}
+			body = strict
+		}
 		if err := json.Unmarshal(body, &v); err != nil {
 			return "", fmt.Errorf("%w in %s", err, body)
 		}

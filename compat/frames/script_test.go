@@ -1,54 +1,30 @@
 package frames
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
-// Parsing and writing a script changes nothing, answers included.
-func TestScriptText(t *testing.T) {
-	files, _ := filepath.Glob("testdata/*.txt")
-	requests := 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := ParseScript(file, string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.Text() != string(text) {
-			t.Errorf("%s comes out differently", file)
-		}
-		for _, st := range s.Steps {
-			if st.Verb != "next" && st.Verb != "close" {
-				requests++
-			}
-			if answered := st.Java != ""; answered != (st.Verb != "send" && st.Verb != "close") {
-				t.Errorf("%s:%d: %s, with answer: %v", file, st.Line, st.Verb, answered)
-			}
-		}
-	}
-	if requests < 200 {
-		t.Errorf("only %d requests are left", requests)
-	}
-}
-
 func TestParseScript(t *testing.T) {
-	s, err := ParseScript("x", "# why\n\ncall broker 10 a=1 b=\"x \\x01=\" @version=3 @conn=c\n  d=4 @flag=2\n  body \"ab\" x 2\n  body hex 63 64\n----\ncode 0\n---- gantry: better\ncode 1\n")
+	const text = "# why\n\nbase 10 x=y z=1\n\ncall broker 10 a=1 -z b=\"x \\x01=\" @version=3 @conn=c\n  d=4 @flag=2\n  body \"ab\" x 2\n  body hex 63 64\n----\ncode 0\n---- gantry send-better\ncode 1\n\nnext c @within=2s\n"
+	s, err := ParseScript("x", text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := s.Steps[0]
+	if s.Text() != text {
+		t.Errorf("comes out as %q", s.Text())
+	}
+	st := s.Steps[1]
 	if st.Code != 10 || st.Conn != "c" || st.Frame.Version != 3 || st.Frame.Flag != 2 || string(st.Frame.Body) != "ababcd" ||
-		st.Frame.Ext["a"] != "1" || st.Frame.Ext["b"] != "x \x01=" || st.Frame.Ext["d"] != "4" {
+		st.Frame.Ext["a"] != "1" || st.Frame.Ext["b"] != "x \x01=" || st.Frame.Ext["d"] != "4" || st.Frame.Ext["x"] != "y" || len(st.Frame.Ext) != 4 {
 		t.Errorf("%+v", st)
 	}
-	if st.Java != "code 0\n" || st.Gantry != "code 1\n" || st.Because != "better" {
-		t.Errorf("answers: %q, %q because %q", st.Java, st.Gantry, st.Because)
+	if st.Java != "code 0\n" || st.Gantry != "code 1\n" || st.Row != "send-better" {
+		t.Errorf("answers: %q, %q because of %q", st.Java, st.Gantry, st.Row)
+	}
+	if s.Steps[2].Within != 2*time.Second {
+		t.Errorf("%+v", s.Steps[2])
 	}
 	for _, bad := range []string{"shout broker 10", "call broker", "call broker ten", "call broker 10 alone", "call broker 10\n  body text", "raw broker 0x"} {
 		if _, err := ParseScript("x", bad); err == nil || !strings.HasPrefix(err.Error(), "x:1: ") {
@@ -68,6 +44,22 @@ func TestSame(t *testing.T) {
 	}
 	if !Same("code 0\n", "code 0\nremark not set any response code\n") || Same("code 0\n", "code 0\nremark FOUND\n") {
 		t.Error("remarks of a success")
+	}
+}
+
+// Names in a request stand for values of this run.
+func TestExpand(t *testing.T) {
+	p, err := NewPlayer("127.0.0.1:9876", "127.0.0.1:10911")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ids["m"] = "7F00000100002A9F0000000000000100"
+	for text, want := range map[string]string{
+		"$BROKER $FAST $HA": "127.0.0.1:10911 127.0.0.1:10909 127.0.0.1:10912", "$m": p.ids["m"], "$m.at": "256", "$m.at+17": "273", "$m.at-256": "0", "$n 5$": "$n 5$",
+	} {
+		if got, err := p.expand(text); err != nil || got != want {
+			t.Errorf("%s becomes %q, %v; want %q", text, got, err, want)
+		}
 	}
 }
 
