@@ -67,7 +67,9 @@ func benchLog(b *testing.B, mode FlushMode, size, batch, callers int) {
 			case <-stop:
 				return
 			case <-time.After(100 * time.Millisecond):
-				l.DeleteBefore(l.Flushed()-l.SegmentSize(), 10)
+				if r, err := l.DeleteFirst(l.Flushed() - l.SegmentSize()); r != nil && err == nil {
+					r.Close()
+				}
 			}
 		}
 	})

@@ -13,6 +13,10 @@ func (c *Counter) Load() int64 { return c.next.Load() }
 // Set sets the next offset, during recovery or for a queue nobody writes to.
 func (c *Counter) Set(next int64) { c.next.Store(next) }
 
+// Restart makes the queue begin at 0 again if next is still at, that is if no
+// record was given an offset meanwhile.
+func (c *Counter) Restart(at int64) bool { return c.next.CompareAndSwap(at, 0) }
+
 // Status is the outcome of an append.
 type Status uint8
 
@@ -116,7 +120,7 @@ func (d *Draft) refuse(s Status, err error) {
 // advance counts the draft in its queues.
 func (d *Draft) advance() {
 	if d.Counter != nil {
-		d.Counter.next.Store(d.Counter.next.Load() + d.delta)
+		d.Counter.next.Store(d.QueueOffset + d.delta) // also if Restart came between
 	}
 	for _, c := range d.More {
 		c.next.Store(c.next.Load() + 1)

@@ -318,11 +318,10 @@ func (l *Log) Segments() []int64 { return l.series.Starts() }
 // Files lists all files with their modification times.
 func (l *Log) Files() ([]segment.Info, error) { return l.series.Files() }
 
-// DeleteBefore deletes at most limit whole segments that end at or before off,
-// oldest first, never the last one, and says how many. One caller at a time.
-func (l *Log) DeleteBefore(off int64, limit int) (int, error) {
-	return l.series.DeleteBefore(off, limit)
-}
+// DeleteFirst deletes the first file if it ends at or before off and is not the
+// last one; nil if it does not. See package segment for what is left to do. One
+// caller at a time.
+func (l *Log) DeleteFirst(off int64) (*segment.Removed, error) { return l.series.DeleteFirst(off) }
 
 // Close stops the log: what is queued is written, all is flushed, and the
 // pre-created segment is removed. An error means that the stop was not clean.

@@ -14,7 +14,7 @@
 //	Grow    adds the next segment. It takes the file that the background has
 //	        created already, and asks the background for the one behind it.
 //	Cool    says that a segment is not hot any more: its mapping may go.
-//	DeleteBefore, Truncate   remove files from the front and from the end.
+//	DeleteFirst, Truncate   remove files from the front and from the end.
 //	DropUnused   removes the pre-created file at a clean stop, as Java does.
 //
 // A created file is made durable (length and name) before it is used, so that
@@ -33,14 +33,23 @@
 // (docs/performance.md, Append).
 //
 // A mapping is made at the first View of a segment and counted: one reference
-// for the series and one for each view. Cool, Truncate, DeleteBefore and Close
+// for the series and one for each view. Cool, Truncate, DeleteFirst and Close
 // drop the reference of the series; whoever drops the last one unmaps, never
 // earlier. So a reader of a segment that was deleted keeps reading the old
-// bytes. Files are never shortened, so no mapped page ever goes away.
+// bytes. No file is shortened while it has a name or is mapped, so no mapped
+// page ever goes away.
+//
+// # Deleting
+//
+// A file of 1 GiB that is deleted in one go keeps the file system, and with it
+// the senders, waiting. So DeleteFirst only removes the name, of a file that is
+// held open; then, when the last view is gone, Removed.Free shortens the
+// nameless file step by step. A crash in the middle leaves nothing to tidy up:
+// what has a name is whole, and what has none the system frees.
 //
 // # Goroutines
 //
 // Find, View and ReadAt take no lock (a View that has to map takes a lock of
-// its segment). Grow, Truncate, DeleteBefore, DropUnused and Close change the
+// its segment). Grow, Truncate, DeleteFirst, DropUnused and Close change the
 // list under the series' lock; only the owner's writer calls them.
 package segment

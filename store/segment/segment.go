@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"sync"
@@ -21,8 +22,9 @@ type Segment struct {
 	file    atomic.Pointer[openFile] // opened at first use
 	mapping atomic.Pointer[mapping]  // the series' reference; nil: not mapped
 
-	mu      sync.Mutex // opening, mapping, retiring
-	retired bool       // deleted or series closed: nothing is opened any more
+	mu       sync.Mutex   // opening, mapping, retiring
+	retired  bool         // deleted or series closed: nothing is opened any more
+	mappings atomic.Int32 // that are not unmapped yet
 }
 
 type openFile struct{ vfs.File }
@@ -65,14 +67,29 @@ func (g *Segment) openLocked() (vfs.File, error) {
 
 // retire closes the file and drops the series' reference of the mapping.
 func (g *Segment) retire() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.retired = true
-	if f := g.file.Swap(nil); f != nil {
+	if f := g.detach(); f != nil {
 		// Everything that had to be durable was synced.
 		f.Close()
 	}
+}
+
+// detach is retire without closing: the file, if it was open, is the caller's.
+func (g *Segment) detach() vfs.File {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.retired = true
+	f := g.file.Swap(nil)
 	g.coolLocked()
+	if f == nil {
+		return nil
+	}
+	return f.File
+}
+
+func (g *Segment) gone() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.retired
 }
 
 // contains reports whether n bytes at off lie in the segment.
@@ -115,7 +132,7 @@ func (g *Segment) ReadAt(p []byte, off int64) error {
 		return err
 	}
 	_, err = f.ReadAt(p, off-g.start)
-	if errors.Is(err, os.ErrClosed) {
+	if errors.Is(err, os.ErrClosed) || errors.Is(err, io.EOF) && g.gone() {
 		return fmt.Errorf("%w: %s is gone", ErrNotFound, g.path())
 	}
 	return err
@@ -171,7 +188,8 @@ func (g *Segment) mapNow() *mapping {
 		g.series.log.Warn("cannot map a segment", zap.String("file", g.path()), zap.Error(err))
 		return nil
 	}
-	m := &mapping{data: data, file: f, log: g.series.log}
+	m := &mapping{data: data, segment: g, file: f}
+	g.mappings.Add(1)
 	m.refs.Store(2) // the series and the caller
 	g.mapping.Store(m)
 	return m
@@ -199,10 +217,10 @@ func (g *Segment) Mapped() bool { return g.mapping.Load() != nil }
 
 // mapping is a counted mapping. Its count never leaves 0 again.
 type mapping struct {
-	data []byte
-	file vfs.File // only for Unmap, it may be closed
-	log  *zap.Logger
-	refs atomic.Int64
+	data    []byte
+	segment *Segment
+	file    vfs.File // only for Unmap, it may be closed
+	refs    atomic.Int64
 }
 
 func (m *mapping) acquire() bool {
@@ -224,8 +242,10 @@ func (m *mapping) release() {
 	data := m.data
 	m.data = nil
 	if err := m.file.Unmap(data); err != nil {
-		m.log.Error("cannot unmap a segment", zap.Error(err))
+		m.segment.series.log.Error("cannot unmap a segment", zap.String("file", m.segment.path()), zap.Error(err))
+		return // its pages may be touched yet: the file must not shrink
 	}
+	m.segment.mappings.Add(-1)
 }
 
 // View is a piece of a mapping. Bytes are valid until Release and must not be

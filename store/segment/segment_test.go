@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -51,6 +52,26 @@ func names(t *testing.T, fsys vfs.FS) string {
 		fmt.Fprintf(&b, "%d:%d ", off, i.Size)
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// deleteBefore deletes at most limit segments that end at or before off.
+func deleteBefore(s *Series, off int64, limit int) (n int, err error) {
+	for n < limit {
+		r, err := s.DeleteFirst(off)
+		if r == nil || err != nil {
+			return n, err
+		}
+		n++
+		if r.InUse() {
+			err = r.Close()
+		} else {
+			err = r.Free(size/3, func() bool { return true })
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 func settle(s *Series) {
@@ -323,17 +344,17 @@ func TestTruncateAndDelete(t *testing.T) {
 	if got := names(t, m); got != "0:8192 8192:8192 16384:8192 24576:8192 32768:8192" {
 		t.Errorf("after Truncate: %s", got)
 	}
-	if n, err := s.DeleteBefore(2*size+5, 1); n != 1 || err != nil {
+	if n, err := deleteBefore(s, 2*size+5, 1); n != 1 || err != nil {
 		t.Error(n, err)
 	}
-	if n, err := s.DeleteBefore(2*size+5, 10); n != 1 || err != nil {
+	if n, err := deleteBefore(s, 2*size+5, 10); n != 1 || err != nil {
 		t.Error(n, err)
 	}
-	if n, err := s.DeleteBefore(100*size, 10); n != 2 || err != nil {
+	if n, err := deleteBefore(s, 100*size, 10); n != 2 || err != nil {
 		t.Errorf("the last one stays: %d, %v", n, err)
 	}
 	if got := names(t, m); got != "32768:8192" {
-		t.Errorf("after DeleteBefore: %s", got)
+		t.Errorf("after deleting: %s", got)
 	}
 	if s.Min() != 4*size {
 		t.Error(s.Min())
@@ -367,15 +388,117 @@ func TestDeleteFailureKeepsTheSegment(t *testing.T) {
 		grow(t, s, i*size)
 	}
 	remove := f.Add(vfs.Rule{Ops: vfs.OpRemove, Path: Name(size), Err: syscall.EIO})
-	if n, err := s.DeleteBefore(2*size, 10); n != 1 || !errors.Is(err, syscall.EIO) {
+	if n, err := deleteBefore(s, 2*size, 10); n != 1 || !errors.Is(err, syscall.EIO) {
 		t.Error(n, err)
 	}
 	if err := s.ReadAt(make([]byte, 1), size); err != nil {
 		t.Errorf("it is still there: %v", err)
 	}
 	remove()
-	if n, err := s.DeleteBefore(2*size, 10); n != 1 || err != nil {
+	if n, err := deleteBefore(s, 2*size, 10); n != 1 || err != nil {
 		t.Error(n, err)
+	}
+}
+
+// The name goes first and for good, then the space, in steps, and only when the
+// last view is gone: whoever touches a page behind the end of a file is killed.
+func TestDeleteInSteps(t *testing.T) {
+	m := vfs.NewMem()
+	f := vfs.NewFaults(m)
+	s := open(t, f)
+	for i := range int64(3) {
+		g := grow(t, s, i*size)
+		if _, err := g.WriteAt(bytes.Repeat([]byte{byte(i + 1)}, size), i*size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle(s)
+	view, ok := s.View(0, size)
+	g, _ := s.Find(0)
+	if !ok {
+		t.Fatal("no view")
+	}
+	g.Cool() // the mapping of the view is not the segment's any more
+	other, _ := s.View(10, 10)
+	r, err := s.DeleteFirst(size)
+	if err != nil || r == nil || r.Start != 0 || s.Min() != size {
+		t.Fatal(r, err, s.Min())
+	}
+	if got := names(t, m.CrashClone(1)); strings.HasPrefix(got, "0:") {
+		t.Errorf("a power failure brings it back: %s", got)
+	}
+	for _, v := range []*View{&other, &view} {
+		if !r.InUse() {
+			t.Fatal("not in use, with a view")
+		}
+		v.Release()
+	}
+	if r.InUse() {
+		t.Fatal("in use, without a view")
+	}
+	if err := g.ReadAt(make([]byte, 5), 0); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a reader that found it before: %v", err)
+	}
+	truncated := f.Calls(vfs.OpTruncate)
+	pauses := 0
+	if err := r.Free(3000, func() bool { pauses++; return true }); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.Calls(vfs.OpTruncate) - truncated; n != 3 || pauses != 2 {
+		t.Errorf("%d bytes in %d steps of 3000 with %d pauses", size, n, pauses)
+	}
+	if r, err := s.DeleteFirst(size); r != nil || err != nil {
+		t.Error("deleted what does not lie before", r, err)
+	}
+	if r, err = s.DeleteFirst(2 * size); r == nil || err != nil {
+		t.Fatal(r, err)
+	}
+	pauses = 0
+	if err := r.Free(1000, func() bool { pauses++; return false }); err != nil || pauses != 1 {
+		t.Errorf("%v, %d pauses after the first was refused", err, pauses)
+	}
+	if r, err := s.DeleteFirst(100 * size); r != nil || err != nil {
+		t.Error("the last one was deleted", r, err)
+	}
+}
+
+// A reader that is in the middle of a file while it is freed gets an answer, and
+// never bytes that were not there.
+func TestReadWhileFreed(t *testing.T) {
+	s, err := Open(vfs.OS{}, t.TempDir(), size, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range int64(2) {
+		if _, err := grow(t, s, i*size).WriteAt(bytes.Repeat([]byte{7}, size), i*size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, _ := s.Find(0)
+	f, err := g.open() // as a read does that has found the file
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.DeleteFirst(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(size / 2); err != nil { // the first step
+		t.Fatal(err)
+	}
+	p := make([]byte, size)
+	if n, err := f.ReadAt(p, 0); n != size/2 || !errors.Is(err, io.EOF) || bytes.Count(p, []byte{7}) != size/2 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if err := g.ReadAt(p, 0); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if err := r.Free(1000, func() bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ReadAt(p, 0); !errors.Is(err, os.ErrClosed) {
+		t.Error(err)
 	}
 }
 
@@ -492,7 +615,7 @@ func TestConcurrentUse(t *testing.T) {
 				old.Cool()
 			}
 		}
-		if _, err := s.DeleteBefore((i-3)*size, 2); err != nil {
+		if _, err := deleteBefore(s, (i-3)*size, 2); err != nil {
 			t.Fatal(err)
 		}
 	}

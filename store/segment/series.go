@@ -401,48 +401,6 @@ func (s *Series) Truncate(off int64) error {
 	return err
 }
 
-// DeleteBefore deletes at most limit segments that end at or before off, oldest
-// first, never the last one, and returns how many it deleted. Unlinking a big
-// file takes its time: Grow does not wait for it. One caller at a time.
-func (s *Series) DeleteBefore(off int64, limit int) (int, error) {
-	for deleted := 0; ; deleted++ {
-		var g *Segment
-		if deleted < limit {
-			g = s.takeFirst(off)
-		}
-		if g == nil {
-			if deleted == 0 {
-				return 0, nil
-			}
-			return deleted, s.fs.SyncDir(s.dir)
-		}
-		if err := s.removeFile(g); err != nil {
-			s.putFirst(&Segment{series: s, start: g.start})
-			return deleted, err
-		}
-	}
-}
-
-func (s *Series) takeFirst(off int64) *Segment {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.segments()
-	if s.closed || len(old) < 2 || old[0].end() > off {
-		return nil
-	}
-	list := old[1:]
-	s.list.Store(&list)
-	return old[0]
-}
-
-// putFirst takes a file back that could not be deleted.
-func (s *Series) putFirst(g *Segment) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := append([]*Segment{g}, s.segments()...)
-	s.list.Store(&list)
-}
-
 // Sync makes the bytes from..to durable (of all segments that hold any of
 // them). A segment that was deleted meanwhile does not count.
 func (s *Series) Sync(from, to int64) error {

@@ -83,3 +83,17 @@ type File interface {
 	// afterwards: the process would be killed by SIGSEGV.
 	Unmap(b []byte) error
 }
+
+// Shrink frees the space of a file that has no name any more and is not mapped,
+// from its end and step bytes at a time. Between two steps it calls pause, which
+// returns false to have the rest done without pauses.
+func Shrink(f File, step int64, pause func() bool) error {
+	size, err := f.Size()
+	for paused := true; err == nil && size > 0; {
+		size = max(0, size-step)
+		if err = f.Truncate(size); err == nil && size > 0 && paused {
+			paused = pause()
+		}
+	}
+	return err
+}
