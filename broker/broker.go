@@ -137,8 +137,8 @@ func (b *Broker) load() error {
 	b.holds = hold.New(b.now)
 	b.topics = topic.New(topic.Options{
 		File: b.configFile("topics.json"), Settings: b.set, Stats: b.stats, Queue: b.store.Queue,
-		OnChange: func(t *topic.Topic) { b.registrar.Changed(t) },
-		OnDelete: func(t *topic.Topic) { b.offsets.DeleteTopic(t.Name) },
+		OnChange: func(ts []*topic.Topic) { b.registrar.Changed(ts) },
+		OnDelete: b.dropTopic,
 		Now:      b.now, Log: b.log,
 	})
 	err := errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load())
@@ -146,6 +146,12 @@ func (b *Broker) load() error {
 		b.reportUnknownTopics()
 	}
 	return err
+}
+
+// dropTopic takes away what hangs on a topic that is being deleted.
+func (b *Broker) dropTopic(t *topic.Topic) error {
+	b.offsets.DeleteTopic(t.Name)
+	return errors.Join(b.offsets.Save(), b.store.DeleteTopic(t.Name))
 }
 
 // reportUnknownTopics names the topics whose messages nobody can ask for, since
@@ -333,6 +339,6 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.nameServer != nil {
 		errs = append(errs, b.nameServer.Close())
 	}
-	errs = append(errs, b.offsets.Save(), b.topics.Save(), b.store.Close(ctx))
+	errs = append(errs, b.offsets.Save(), b.topics.Close(), b.groups.Close(), b.store.Close(ctx))
 	return errors.Join(errs...)
 }

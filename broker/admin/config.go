@@ -127,9 +127,6 @@ func (h *Handlers) tell(changed []properties.Pair) {
 	}
 	if slices.Contains(keys, "brokerPermission") {
 		h.o.Topics.Step()
-		if err := h.o.Topics.Save(); err != nil {
-			h.o.Log.Error("the topics' data version cannot be saved", zap.Error(err))
-		}
 	}
 	if h.o.Changed != nil {
 		h.o.Changed(keys)

@@ -9,8 +9,8 @@ import (
 	"github.com/gantrymq/gantry/remoting"
 )
 
-// CreateTopic answers request 17: it creates or replaces a topic and returns when
-// the name servers that are well know it.
+// CreateTopic answers request 17: it creates or replaces a topic. The answer comes
+// when the change is durable and the name servers that are well know it.
 func (h *Handlers) CreateTopic(r *remoting.Request) {
 	var q header.CreateTopicRequest
 	missing := q.Decode(r.Cmd.Fields)
@@ -48,8 +48,26 @@ func (h *Handlers) CreateTopic(r *remoting.Request) {
 		r.Fail(code.InvalidParameter, "MIXED message type is not supported.")
 		return
 	}
-	err = h.o.Topics.Update(body.TopicConfig{TopicName: q.Topic, ReadQueueNums: q.ReadQueueNums, WriteQueueNums: q.WriteQueueNums,
+	changed, err := h.o.Topics.Change(body.TopicConfig{TopicName: q.Topic, ReadQueueNums: q.ReadQueueNums, WriteQueueNums: q.WriteQueueNums,
 		Perm: q.Perm, TopicFilterType: kind, TopicSysFlag: q.TopicSysFlag.Or(0), Order: q.Order, Attributes: changes})
+	h.settleTopics(r, changed, err)
+}
+
+// settleTopics answers a request that has changed topics, or failed to: when the
+// change is durable and told to the name servers. No worker waits for that.
+func (h *Handlers) settleTopics(r *remoting.Request, changed bool, err error) {
+	switch {
+	case err != nil:
+		r.Fail(code.SystemError, err.Error())
+	case !changed:
+		r.Reply(nil, nil)
+	default:
+		r.Detach()
+		h.o.Topics.Settle(func(err error) { finish(r, err) })
+	}
+}
+
+func finish(r *remoting.Request, err error) {
 	if err != nil {
 		r.Fail(code.SystemError, err.Error())
 		return

@@ -8,9 +8,10 @@
 // autoCreateSubscriptionGroup is on.
 //
 // Configurations are immutable; changes are made one at a time under Table's
-// lock, step the data version and are durable when the call returns. Methods
-// that change something may wait for the disk and must not be called on an
-// event loop.
+// lock, step the data version, are in force at once, and are brought to disk in
+// the background: changes in quick succession share one write. Who answers
+// somebody for a change waits first until it is durable (Table.Settle); methods
+// that wait themselves say so and must not be called on an event loop.
 package group
 
 import (
@@ -80,6 +81,7 @@ type Table struct {
 	o      Options
 	groups *names.Map[*Group]
 	saver  *configfile.Saver
+	logged error // only the saver's goroutine touches it
 
 	mu      sync.Mutex // held by everything that changes a group, never over I/O
 	version body.DataVersion
@@ -200,36 +202,61 @@ func (t *Table) FindString(name string) *Group {
 
 // FindOrCreate returns the group that a member speaks for, making it when that
 // is allowed: by autoCreateSubscriptionGroup, or for the broker's own groups by
-// enableCreateSysGroup. nil: it does not exist and is not made.
+// enableCreateSysGroup. nil: it does not exist and is not made. It waits for the
+// disk when the group is new.
 func (t *Table) FindOrCreate(name string) *Group {
-	if g := t.FindString(name); g != nil {
-		return g
+	g, created := t.Declare(name)
+	if created {
+		_ = t.saver.Settle() // an error is logged; the member can go on
 	}
-	if !t.o.Settings.Bool("autoCreateSubscriptionGroup") &&
-		!(strings.HasPrefix(name, SystemPrefix) && t.o.Settings.Bool("enableCreateSysGroup")) {
-		return nil
-	}
-	if topic.ValidateGroup(name) != "" {
-		return nil
-	}
-	t.mu.Lock()
-	if g := t.FindString(name); g != nil {
-		t.mu.Unlock()
-		return g
-	}
-	g := t.put(fresh(name))
-	t.version.Next(0, t.o.Now())
-	t.mu.Unlock()
-	t.o.Log.Info("consumer group created by its first member", zap.String("group", name))
-	_ = t.save()
 	return g
 }
 
-func (t *Table) save() error {
-	err := t.saver.Save()
-	if err != nil {
-		t.o.Log.Error("consumer groups cannot be saved; the change is lost at the next start", zap.Error(err))
+// Declare is FindOrCreate for many groups at a time: it does not wait for the disk.
+// Who answers somebody for a new group calls Settle first.
+func (t *Table) Declare(name string) (g *Group, created bool) {
+	if g := t.FindString(name); g != nil {
+		return g, false
 	}
+	if !t.o.Settings.Bool("autoCreateSubscriptionGroup") &&
+		!(strings.HasPrefix(name, SystemPrefix) && t.o.Settings.Bool("enableCreateSysGroup")) {
+		return nil, false
+	}
+	if topic.ValidateGroup(name) != "" {
+		return nil, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.FindString(name); g != nil {
+		return g, false
+	}
+	g = t.put(fresh(name))
+	t.changed()
+	t.o.Log.Info("consumer group created by its first member", zap.String("group", name))
+	return g, true
+}
+
+// changed is the end of every change, called with the lock held: the write begins.
+func (t *Table) changed() {
+	t.version.Next(0, t.o.Now())
+	t.saver.Ask()
+	t.saver.After(func(err error) {
+		if err != nil && err != t.logged { // the same error for all that shared the write
+			t.logged = err
+			t.o.Log.Error("consumer groups cannot be saved; the changes are lost at the next start", zap.Error(err))
+		}
+	})
+}
+
+// Settle calls done once, when every change made until now is durable, or with the
+// error of the write that failed: the changes are in force then, but lost at the
+// next start. done must not wait for anything.
+func (t *Table) Settle(done func(error)) { t.saver.After(done) }
+
+// Close brings everything to disk. Nobody may change anything any more.
+func (t *Table) Close() error {
+	err := t.saver.Save()
+	t.saver.Wait()
 	return err
 }
 

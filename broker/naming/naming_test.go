@@ -121,7 +121,7 @@ func fixture(t *testing.T, set ...string) (*Registrar, *nameServers, *topic.Tabl
 	var r *Registrar
 	topics := topic.New(topic.Options{File: configfile.New(configfile.Options{FS: vfs.NewMem(), Path: "/store/config/topics.json"}), Settings: s,
 		Stats: stats.New("C", time.Now()), Queue: func(string, int32) *consumequeue.Queue { return nil },
-		OnChange: func(tp *topic.Topic) { r.Changed(tp) }})
+		OnChange: func(ts []*topic.Topic) { r.Changed(ts) }})
 	if err := topics.Load(); err != nil {
 		t.Fatal(err)
 	}

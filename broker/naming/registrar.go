@@ -163,11 +163,11 @@ func split(addr string) (host, port string) {
 	return strings.Trim(addr[:i], "[]"), addr[i+1:]
 }
 
-// Changed tells the name servers of a new or changed topic. It returns when those
-// that are well have taken it, after three seconds at the latest. It is
+// Changed tells the name servers of new, changed and deleted topics. It returns when
+// those that are well have taken it, after three seconds at the latest. It is
 // topic.Options.OnChange and must not be called on an event loop.
-func (r *Registrar) Changed(t *topic.Topic) {
-	r.await(r.each(func(s *server) <-chan struct{} { return s.changed(t) }))
+func (r *Registrar) Changed(ts []*topic.Topic) {
+	r.await(r.each(func(s *server) <-chan struct{} { return s.changed(ts) }))
 }
 
 // All tells the name servers everything anew, because something else than a topic

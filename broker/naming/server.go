@@ -57,12 +57,18 @@ func (s *server) well() bool {
 	return s.ok
 }
 
-// changed notes a topic; the channel is nil when nobody should wait for a name
-// server that is down.
-func (s *server) changed(t *topic.Topic) <-chan struct{} {
+// changed notes topics; the channel is nil when nobody should wait for a name
+// server that is down. A deleted topic is told by a registration of all others.
+func (s *server) changed(ts []*topic.Topic) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.topics[t.Name] = t
+	for _, t := range ts {
+		if t.Deleted() {
+			s.full = true
+		} else {
+			s.topics[t.Name] = t
+		}
+	}
 	return s.due()
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/gantrymq/gantry/remoting"
 )
 
-// Handlers answer the requests of clients about themselves. Heartbeat and
-// Unregister may wait for the disk (a new group, a new retry topic) and must run
-// in a lane; List is memory only.
+// Handlers answer the requests of clients about themselves. A heartbeat that
+// brings new groups is answered when they and their retry topics are durable,
+// which no worker waits for; List is memory only.
 type Handlers struct {
 	Sessions *Table
 	Topics   *topic.Table
@@ -41,17 +41,25 @@ func (h *Handlers) Heartbeat(r *remoting.Request) {
 	c := Client{r.Conn, d.ClientID, r.Cmd.Language, r.Cmd.Version}
 	// Clients of the first kind send everything every time and are told so.
 	changed := d.HeartbeatFingerprint == 0
+	made := false
 	for i := range d.ConsumerDataSet {
-		if h.consumer(c, &d, &d.ConsumerDataSet[i]) {
-			changed = true
-		}
+		sub, isNew := h.consumer(c, &d, &d.ConsumerDataSet[i])
+		changed, made = changed || sub, made || isNew
 	}
 	for _, p := range d.ProducerDataSet {
 		start := h.Sessions.o.Now()
 		h.Sessions.RegisterProducer(c, p.GroupName)
 		h.Sessions.o.Stats.Broker.ProducerRegister.Add(since(h.Sessions.o.Now(), start))
 	}
-	r.Reply(&header.HeartbeatResponse{IsSupportHeartBeatV2: true, IsSubChange: changed}, nil)
+	answer := &header.HeartbeatResponse{IsSupportHeartBeatV2: true, IsSubChange: changed}
+	if !made {
+		r.Reply(answer, nil)
+		return
+	}
+	r.Detach()
+	h.Groups.Settle(func(error) { // logged; members tell it again after a crash
+		h.Topics.Settle(func(error) { r.Reply(answer, nil) })
+	})
 }
 
 func since(now, start time.Time) int64 { return now.Sub(start).Milliseconds() }
@@ -85,15 +93,16 @@ func check(d *body.HeartbeatData) error {
 }
 
 // consumer registers one consumer group of a heartbeat; it returns whether the
-// client should send its subscriptions in full next time.
-func (h *Handlers) consumer(c Client, d *body.HeartbeatData, g *body.ConsumerData) (changed bool) {
+// client should send its subscriptions in full next time, and whether a group or
+// topic was made that is not durable yet.
+func (h *Handlers) consumer(c Client, d *body.HeartbeatData, g *body.ConsumerData) (changed, made bool) {
 	t := h.Sessions
 	if g.ConsumeType == body.ConsumeActively && t.o.Settings.Bool("rejectPullConsumerEnable") {
-		return false
+		return false, false
 	}
-	config := h.Groups.FindOrCreate(g.GroupName)
+	config, made := h.Groups.Declare(g.GroupName)
 	if config == nil {
-		return false
+		return false, false
 	}
 	changed = t.fingerprint(g.GroupName, d.HeartbeatFingerprint)
 	ordered := false
@@ -107,7 +116,8 @@ func (h *Handlers) consumer(c Client, d *body.HeartbeatData, g *body.ConsumerDat
 	if g.UnitMode {
 		sysFlag = topic.SysFlagUnitSub
 	}
-	h.Topics.Ensure(topic.Retry(g.GroupName), config.Config().RetryQueueNums, body.PermRead|body.PermWrite, ordered, sysFlag)
+	_, retry := h.Topics.Declare(topic.Retry(g.GroupName), config.Config().RetryQueueNums, body.PermRead|body.PermWrite, ordered, sysFlag)
+	made = made || retry
 
 	start := t.o.Now()
 	withSub := d.HeartbeatFingerprint == 0 || !d.WithoutSub
@@ -121,7 +131,7 @@ func (h *Handlers) consumer(c Client, d *body.HeartbeatData, g *body.ConsumerDat
 			changed = true
 		}
 	}
-	return changed
+	return changed, made
 }
 
 // fingerprint notes the fingerprint of a group's heartbeat; it returns whether

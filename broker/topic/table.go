@@ -27,11 +27,14 @@ type Options struct {
 	Stats    *stats.Table
 	// Queue returns a queue, making it (in memory) when it is new.
 	Queue func(topic string, id int32) *consumequeue.Queue
-	// OnChange is told of each topic that was created or changed, after the
-	// change is durable and outside of all locks.
-	OnChange func(t *Topic)
-	// OnDelete is told of each topic that was deleted.
-	OnDelete func(t *Topic)
+	// OnChange is told of topics that were created, changed or deleted
+	// (Topic.Deleted), after the change is durable and outside of all locks. What
+	// changes while it waits for name servers is told together afterwards.
+	OnChange func(ts []*Topic)
+	// OnDelete takes away what hangs on a topic that is being deleted: its queues
+	// and the groups' offsets. An error leaves the topic as it was. Until it
+	// returns, no topic of that name is made.
+	OnDelete func(t *Topic) error
 	Now      func() time.Time // time.Now if nil
 	Log      *zap.Logger      // may be nil
 }
@@ -42,9 +45,13 @@ type Table struct {
 	topics *names.Map[*Topic]
 	own    map[string]bool // system names that depend on the settings; fixed
 	saver  *configfile.Saver
+	teller teller
+	logged error // only the saver's goroutine touches it
 
 	mu      sync.Mutex // held by everything that changes a topic, never over I/O
 	version body.DataVersion
+	leaving map[string]*Topic // being deleted: not found any more, but still in the file
+	left    sync.Cond         // one of them has gone
 }
 
 // New makes the table with the system topics of a first start. Nothing is read
@@ -56,9 +63,11 @@ func New(o Options) *Table {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	t := &Table{o: o, topics: names.New[*Topic](), own: map[string]bool{}}
+	t := &Table{o: o, topics: names.New[*Topic](), own: map[string]bool{}, leaving: map[string]*Topic{}}
 	t.version.Timestamp = o.Now().UnixMilli()
 	t.saver = configfile.NewSaver(o.File, t.encode)
+	t.teller.tell = o.OnChange
+	t.left.L = &t.mu
 	for _, c := range firstTopics(o.Settings) {
 		t.own[c.TopicName] = true
 	}
@@ -160,6 +169,11 @@ func (t *Table) Load() error {
 
 func (t *Table) encode() ([]byte, error) {
 	v, configs := t.Snapshot()
+	t.mu.Lock()
+	for name, h := range t.leaving {
+		configs[name] = h.Config()
+	}
+	t.mu.Unlock()
 	return fastjson.Marshal(&body.TopicConfigSerializeWrapper{DataVersion: v, TopicConfigTable: configs}, fastjson.Pretty)
 }
 
@@ -203,30 +217,11 @@ func (t *Table) DataVersion() body.DataVersion {
 }
 
 // Step moves the data version on: something that name servers are told about the
-// topics has changed (the broker's permission).
+// topics has changed (the broker's permission). It does not wait for the disk.
 func (t *Table) Step() {
 	t.mu.Lock()
-	t.step()
+	t.changed(nil, false)
 	t.mu.Unlock()
-}
-
-func (t *Table) step() {
-	t.version.Next(0, t.o.Now())
-}
-
-// Save brings what Step marked to disk; everything else is saved by itself.
-func (t *Table) Save() error { return t.saver.Save() }
-
-// changed is the end of every change, called without the lock.
-func (t *Table) changed(h *Topic, tell bool) error {
-	err := t.saver.Save()
-	if err != nil {
-		t.o.Log.Error("topics cannot be saved; the change is lost at the next start", zap.Error(err))
-	}
-	if tell && t.o.OnChange != nil {
-		t.o.OnChange(h)
-	}
-	return err
 }
 
 // EnsureForSend returns the topic a producer sends to, creating it from a
@@ -238,7 +233,7 @@ func (t *Table) changed(h *Topic, tell bool) error {
 // while autoCreateTopicEnable is off does not take the bit from TBW102.
 func (t *Table) EnsureForSend(name, template string, queues, sysFlag int32, by string) *Topic {
 	t.mu.Lock()
-	if h := t.FindString(name); h != nil {
+	if h := t.present(name); h != nil {
 		t.mu.Unlock()
 		return h
 	}
@@ -261,82 +256,95 @@ func (t *Table) EnsureForSend(name, template string, queues, sysFlag int32, by s
 	n := max(0, min(queues, c.WriteQueueNums))
 	h := t.put(body.TopicConfig{TopicName: name, ReadQueueNums: n, WriteQueueNums: n, Perm: c.Perm &^ body.PermInherit,
 		TopicFilterType: c.TopicFilterType, TopicSysFlag: sysFlag, Attributes: map[string]string{}})
-	t.step()
+	t.changed(h, true)
 	t.mu.Unlock()
 	t.o.Log.Info("topic created by a send", zap.String("topic", name), zap.String("template", template), zap.Int32("queues", n), zap.String("producer", by))
-	_ = t.changed(h, true) // logged; the producer can go on
+	_ = t.settle() // an error is logged; the producer can go on
 	return h
+}
+
+// present returns the topic of that name, nil when there is none. With the lock
+// held: one that is being deleted is waited for, since one that is made now would
+// lose its queues with it.
+func (t *Table) present(name string) *Topic {
+	for t.leaving[name] != nil {
+		t.left.Wait()
+	}
+	return t.FindString(name)
 }
 
 // Ensure returns a topic that the broker itself needs (retry and dead letter
 // topics), creating it when it is new. One that exists only has its order flag
 // set to order.
 func (t *Table) Ensure(name string, queues, perm int32, order bool, sysFlag int32) *Topic {
+	h, changed := t.Declare(name, queues, perm, order, sysFlag)
+	if changed {
+		_ = t.settle() // an error is logged; the message or heartbeat can go on
+	}
+	return h
+}
+
+// Declare is Ensure for many topics at a time: it does not wait for the disk and the
+// name servers. Who answers somebody for a change calls Settle first.
+func (t *Table) Declare(name string, queues, perm int32, order bool, sysFlag int32) (h *Topic, changed bool) {
 	if h := t.FindString(name); h != nil && h.Config().Order == order {
-		return h // the usual case: every heartbeat asks
+		return h, false // the usual case: every heartbeat asks
 	}
 	t.mu.Lock()
-	if h := t.FindString(name); h != nil {
+	defer t.mu.Unlock()
+	if h := t.present(name); h != nil {
 		if h.Config().Order == order {
-			t.mu.Unlock()
-			return h
+			return h, false
 		}
 		c := *h.Config()
 		c.Order = order
 		h.set(c)
-		t.step()
-		t.mu.Unlock()
-		_ = t.changed(h, false) // as the original: told at the next full registration
-		return h
+		t.changed(h, false) // as the original: told at the next full registration
+		return h, true
 	}
-	h := t.put(body.TopicConfig{TopicName: name, ReadQueueNums: queues, WriteQueueNums: queues, Perm: perm,
+	h = t.put(body.TopicConfig{TopicName: name, ReadQueueNums: queues, WriteQueueNums: queues, Perm: perm,
 		TopicFilterType: body.SingleTag, TopicSysFlag: sysFlag, Order: order, Attributes: map[string]string{}})
-	t.step()
-	t.mu.Unlock()
+	t.changed(h, true)
 	t.o.Log.Info("topic created", zap.String("topic", name), zap.Int32("queues", queues))
-	_ = t.changed(h, true)
-	return h
+	return h, true
 }
 
 // ErrNotSaved wraps errors of Update for a change that is in force but not on disk.
 var ErrNotSaved = errors.New("the change is in force but could not be saved")
 
-// Update creates or replaces a topic as an administrator asks. The attributes of
-// c are changes: their keys have signs (see ParseChanges). A configuration that
-// is what the topic has already changes nothing.
+// Update is Change for who waits until the change is durable and told.
 func (t *Table) Update(c body.TopicConfig) error {
-	changes := c.Attributes
-	t.mu.Lock()
-	h := t.FindString(c.TopicName)
-	var current map[string]string
-	if h != nil {
-		current = h.Config().Attributes
-		c.Attributes = current
-		if len(changes) == 0 && len(current) == 0 && equal(&c, h.Config()) {
-			t.mu.Unlock()
-			return nil
-		}
-	}
-	attributes, err := Alter(attributes, h == nil, current, changes)
-	if err == nil {
-		if what := Unsupported(attributes); what != "" {
-			err = fmt.Errorf("%s is not supported yet: its messages could not be served", what)
-		}
-	}
-	if err != nil {
-		t.mu.Unlock()
+	if changed, err := t.Change(c); err != nil || !changed {
 		return err
 	}
-	c.Attributes = attributes
+	return t.settle()
+}
+
+// Change creates or replaces a topic as an administrator asks. The attributes of
+// c are changes: their keys have signs (see ParseChanges). A configuration that
+// is what the topic has already changes nothing. The change is in force when it
+// returns; Settle tells when it is durable.
+func (t *Table) Change(c body.TopicConfig) (changed bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.present(c.TopicName)
+	var current map[string]string
+	if h != nil {
+		if current = h.Config().Attributes; equal(&c, h.Config()) {
+			return false, nil
+		}
+	}
+	if c.Attributes, err = Alter(attributes, h == nil, current, c.Attributes); err != nil {
+		return false, err
+	}
+	if what := Unsupported(c.Attributes); what != "" {
+		return false, fmt.Errorf("%s is not supported yet: its messages could not be served", what)
+	}
 	isNew := h == nil
 	h = t.put(c)
-	t.step()
-	t.mu.Unlock()
+	t.changed(h, true)
 	t.o.Log.Info("topic is set by an administrator", zap.Any("config", c), zap.Bool("new", isNew))
-	if err := t.changed(h, true); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotSaved, err)
-	}
-	return nil
+	return true, nil
 }
 
 func equal(a, b *body.TopicConfig) bool {
@@ -346,7 +354,7 @@ func equal(a, b *body.TopicConfig) bool {
 }
 
 // SetOrdered marks topics as ordered, as the name server's configuration of
-// ordered topics asks. It returns when that is on disk.
+// ordered topics asks. It does not wait for the disk.
 func (t *Table) SetOrdered(topics []string) {
 	var ordered []string
 	t.mu.Lock()
@@ -359,34 +367,44 @@ func (t *Table) SetOrdered(topics []string) {
 		}
 	}
 	if len(ordered) > 0 {
-		t.step()
+		t.changed(nil, false)
 	}
 	t.mu.Unlock()
 	if len(ordered) > 0 {
 		t.o.Log.Info("topics are ordered now, as the name server has it", zap.Strings("topics", ordered))
-		_ = t.changed(nil, false)
 	}
 }
 
-// Delete takes a topic out of the table. Its queues and offsets are for others.
-func (t *Table) Delete(name string) bool {
+// Delete takes a topic out of the table, and with Options.OnDelete what hangs on
+// it. The order makes sure that a topic of that name that is made later is an empty
+// one, whenever the process dies: first nobody finds the topic any more, then its
+// queues are gone for good, then it leaves the file, which Settle tells.
+func (t *Table) Delete(name string) (found bool, err error) {
 	t.mu.Lock()
 	h, ok := t.topics.Delete(name)
-	if ok {
-		h.deleted.Store(true)
-		t.o.Stats.DeleteTopic(name)
-		t.step()
-	}
-	t.mu.Unlock()
 	if !ok {
-		return false
+		t.mu.Unlock()
+		return false, nil
 	}
-	t.o.Log.Info("topic deleted", zap.String("topic", name))
-	_ = t.changed(h, false)
+	h.deleted.Store(true)
+	t.leaving[name] = h
+	t.mu.Unlock()
 	if t.o.OnDelete != nil {
-		t.o.OnDelete(h)
+		err = t.o.OnDelete(h)
 	}
-	return true
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.leaving, name)
+	t.left.Broadcast()
+	if err != nil {
+		h.deleted.Store(false)
+		t.topics.Set(name, h)
+		return true, err
+	}
+	t.o.Stats.DeleteTopic(name)
+	t.changed(h, true)
+	t.o.Log.Info("topic deleted", zap.String("topic", name))
+	return true, nil
 }
 
 // Page returns at most most configurations in the order of their names, from

@@ -2,6 +2,7 @@ package topic
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -11,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,14 +29,14 @@ const file = "/store/config/topics.json"
 
 type fixture struct {
 	*Table
-	fs      *vfs.Mem
+	fs      vfs.FS
 	s       *settings.Set
 	now     time.Time
 	mu      sync.Mutex
 	changes []string
 }
 
-func newFixture(t testing.TB, disk *vfs.Mem, set ...string) *fixture {
+func newFixture(t testing.TB, disk vfs.FS, set ...string) *fixture {
 	t.Helper()
 	f := &fixture{fs: disk, now: time.UnixMilli(1796054943804), s: settings.New("BrokerConfig", "MessageStoreConfig")}
 	f.s.Put("brokerClusterName", "DefaultCluster")
@@ -49,9 +51,11 @@ func newFixture(t testing.TB, disk *vfs.Mem, set ...string) *fixture {
 		Settings: f.s,
 		Stats:    stats.New("DefaultCluster", f.now),
 		Queue:    func(topic string, id int32) *consumequeue.Queue { return &consumequeue.Queue{Topic: topic, ID: id} },
-		OnChange: func(h *Topic) {
+		OnChange: func(ts []*Topic) {
 			f.mu.Lock()
-			f.changes = append(f.changes, h.Name)
+			for _, h := range ts {
+				f.changes = append(f.changes, h.Name)
+			}
 			f.mu.Unlock()
 		},
 		Now: func() time.Time { return f.now },
@@ -230,7 +234,7 @@ func TestNoSaveBeforeLoad(t *testing.T) {
 	writeFile(t, disk, file, text)
 	f := newFixture(t, disk)
 	f.EnsureForSend("T", Template, 1, 0, "x")
-	if err := f.Save(); err == nil {
+	if err := f.Close(); err == nil {
 		t.Error("saved before load")
 	}
 	if readFile(t, disk, file) != text {
@@ -341,6 +345,9 @@ func TestSetOrdered(t *testing.T) {
 	}
 	f.SetOrdered([]string{"T", "NoSuch"})
 	f.SetOrdered([]string{"T"})
+	if err := f.settle(); err != nil || !strings.Contains(readFile(t, f.fs, file), `"order":true`) {
+		t.Error("not saved", err)
+	}
 	if !h.Config().Order || f.DataVersion().Counter != 2 {
 		t.Error("not ordered")
 	}
@@ -350,8 +357,13 @@ func TestDelete(t *testing.T) {
 	f := loaded(t)
 	h := f.EnsureForSend("T", Template, 4, 0, "x")
 	q := h.Queue(1)
-	if !f.Delete("T") || f.Delete("T") || !h.Deleted() || f.FindString("T") != nil {
-		t.Error("delete")
+	for _, want := range []bool{true, false} {
+		if found, err := f.Delete("T"); found != want || err != nil {
+			t.Error("delete", found, err)
+		}
+	}
+	if !h.Deleted() || f.FindString("T") != nil {
+		t.Error("still there")
 	}
 	g := f.EnsureForSend("T", Template, 4, 0, "x")
 	if g == h || g.Deleted() || g.Queue(1) == q {
@@ -359,6 +371,115 @@ func TestDelete(t *testing.T) {
 	}
 	if f.DataVersion().Counter != 3 {
 		t.Error(f.DataVersion())
+	}
+}
+
+// A topic that is being deleted is in the file until its queues are gone, and one of
+// its name is made only then. When they cannot be taken away, it stays.
+func TestDeleteOrder(t *testing.T) {
+	f := loaded(t)
+	if err := f.Update(body.TopicConfig{TopicName: "T", ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6}); err != nil {
+		t.Fatal(err)
+	}
+	h := f.FindString("T")
+	broken := errors.New("no disk")
+	f.o.OnDelete = func(*Topic) error { return broken }
+	if found, err := f.Delete("T"); !found || !errors.Is(err, broken) || f.FindString("T") != h || h.Deleted() {
+		t.Error("a topic whose queues are not gone must stay", found, err)
+	}
+	made := make(chan *Topic)
+	f.o.OnDelete = func(h *Topic) error {
+		if f.FindString("T") != nil || !h.Deleted() {
+			t.Error("it is still found")
+		}
+		go func() { made <- f.EnsureForSend("T", Template, 4, 0, "x") }()
+		if err := f.Update(body.TopicConfig{TopicName: "Other", ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6}); err != nil {
+			t.Error(err)
+		}
+		if text := readFile(t, f.fs, file); !strings.Contains(text, `"T":{`) || !strings.Contains(text, `"Other":{`) {
+			t.Error("it left the file before its queues were gone")
+		}
+		select {
+		case <-made:
+			t.Error("made anew while its queues were there")
+		default:
+		}
+		return nil
+	}
+	if _, err := f.Delete("T"); err != nil {
+		t.Fatal(err)
+	}
+	if g := <-made; g == h || g.Deleted() || g.Config().WriteQueueNums != 4 {
+		t.Error("not a new topic")
+	}
+	f.o.OnDelete = nil
+	f.Delete("T")
+	if err := f.Close(); err != nil || strings.Contains(readFile(t, f.fs, file), `"T":{`) {
+		t.Error("still in the file", err)
+	}
+}
+
+// A burst of changes costs a few writes; what changes while name servers are told is
+// told together afterwards; Settle waits for both.
+func TestBurst(t *testing.T) {
+	mem := vfs.NewMem()
+	faults := vfs.NewFaults(mem)
+	f := newFixture(t, faults)
+	var rounds []int
+	release, told := make(chan struct{}), make(chan struct{}, 100)
+	f.o.OnChange = func(ts []*Topic) {
+		rounds = append(rounds, len(ts))
+		told <- struct{}{}
+		<-release
+	}
+	f.teller.tell = f.o.OnChange
+	if err := f.Load(); err != nil {
+		t.Fatal(err)
+	}
+	before := faults.Calls(vfs.OpSync)
+	change := func(i int) {
+		if ok, err := f.Change(body.TopicConfig{TopicName: fmt.Sprint("T", i), ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	change(0)
+	<-told // name servers are being told of the first
+	var settled atomic.Int32
+	for i := range 999 {
+		change(i + 1)
+		f.Settle(func(err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			settled.Add(1)
+		})
+	}
+	if err := f.saver.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	if n := settled.Load(); n != 0 {
+		t.Errorf("%d settled before they were told", n)
+	}
+	close(release)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := settled.Load(); n != 999 {
+		t.Errorf("%d settled", n)
+	}
+	if n := faults.Calls(vfs.OpSync) - before; n > 20 {
+		t.Errorf("%d syncs for 1000 topics", n)
+	}
+	if len(rounds) != 2 || rounds[0]+rounds[1] != 1000 {
+		t.Errorf("told in rounds of %d", rounds)
+	}
+	g := newFixture(t, mem)
+	if err := g.Load(); err != nil || g.Len() != f.Len() {
+		t.Error(g.Len(), err)
+	}
+	done := false
+	if f.Settle(func(error) { done = true }); !done {
+		t.Error("nothing to wait for")
 	}
 }
 

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -305,6 +307,51 @@ func TestSaverSharesWrites(t *testing.T) {
 	}
 }
 
+// A burst of changes that nobody waits for one by one costs a few writes, and who
+// waits is told after the write that covers all of them, in order.
+func TestSaverBurst(t *testing.T) {
+	m := vfs.NewFaults(vfs.NewMem())
+	f := newFile(m)
+	if err := f.Load(nil); err != nil {
+		t.Fatal(err)
+	}
+	var state atomic.Int64
+	s := NewSaver(f, func() ([]byte, error) { return fmt.Append(nil, state.Load()), nil })
+	called := false
+	if s.After(func(err error) { called = err == nil }); !called {
+		t.Fatal("nothing was asked for: After does not wait")
+	}
+	release := make(chan struct{})
+	m.Add(vfs.Rule{Ops: vfs.OpSync, Before: func(vfs.Op, string) { <-release }})
+	var order []int
+	for i := range 1000 {
+		state.Add(1)
+		s.Ask()
+		if i%100 == 99 {
+			s.After(func(err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				order = append(order, i)
+			})
+		}
+	}
+	close(release)
+	if err := s.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	s.Wait()
+	if got := load(t, m); got != "1000" {
+		t.Errorf("%s on disk", got)
+	}
+	if n := m.Calls(vfs.OpSync); n > 3 {
+		t.Errorf("%d writes for a burst", n)
+	}
+	if len(order) != 10 || !slices.IsSorted(order) {
+		t.Errorf("told %v", order)
+	}
+}
+
 func TestSaverError(t *testing.T) {
 	f := newFile(vfs.NewMem())
 	if err := f.Load(nil); err != nil {
@@ -321,7 +368,16 @@ func TestSaverError(t *testing.T) {
 	if err := s.Save(); !errors.Is(err, bad) {
 		t.Fatal(err)
 	}
+	// What has failed is asked for still.
+	s.Wait()
+	if err := s.Settle(); !errors.Is(err, bad) {
+		t.Fatal(err)
+	}
+	s.Wait()
 	fails = false
+	if err := s.Settle(); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Save(); err != nil {
 		t.Fatalf("one failure is not for ever: %v", err)
 	}
