@@ -6,7 +6,7 @@ UNIT     := $$($(GO) list ./... | grep -v -e /compat -e /integration)
 ALLOC    := $$(grep -rlE 'func Test[A-Za-z]*Alloc' --include='*_test.go' . | xargs -n1 dirname | sort -u)
 JARS     := compat/.cache
 
-.PHONY: help build run test deps lint unit alloc examples compat integration bench stress fuzz clean
+.PHONY: help build run test deps lint unit alloc examples compat official integration bench stress fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -18,7 +18,7 @@ build: ## bin/gantry, and beside it the scripts with RocketMQ's names
 run: build ## name server and broker in one process, store in ./data
 	./bin/gantry standalone --store ./data
 
-test: deps build lint unit alloc examples integration compat ## everything CI runs, at most 15 minutes
+test: deps build lint unit alloc examples integration compat official ## everything CI runs, at most 40 minutes
 
 deps: ## Go modules, Maven artifacts, and on Debian a JDK, Maven and gcc when missing
 	$(SUITE) modules 300 $(GO) mod download
@@ -42,7 +42,10 @@ integration: build ## our processes as processes: crash, lock, store swap, sourc
 	$(SUITE) integration 120 $(GO) test -count=1 ./integration/...
 
 compat: build ## real clients and the Java servers; writes compat/MATRIX.md
-	$(SUITE) compat 320 $(GO) test -count=1 ./compat/...
+	$(SUITE) compat 320 $(GO) test -count=1 $$($(GO) list ./compat/... | grep -v compat/official)
+
+official: build ## RocketMQ's own integration tests against Gantry (a part; all of them in stress); writes into compat/MATRIX.md
+	$(SUITE) official 480 $(GO) test -count=1 -timeout 16m ./compat/official/...
 
 bench: build ## Gantry beside the Java broker, one table of ratios (about 5 minutes)
 	./bin/gantry bench compare --java-lib $(JARS)/server-5.5.0

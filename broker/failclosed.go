@@ -91,7 +91,6 @@ var refusals = []refusal{
 	{"transientStorePoolEnable", on, "the transient store pool is not built yet; readers would see what it would have held back"},
 	{"enableLmq", on, noLMQ},
 	{"enableMultiDispatch", on, noLMQ},
-	{"enableConsumeQueueExt", on, "consume queue extensions are not built yet"},
 	{"messageStorePlugIn", given, "Java store plug-ins cannot be loaded"},
 	{"readOnlyCommitLogStorePaths", given, noPaths},
 	{"storePathCommitLog", func(s *settings.Set, key string) bool { return strings.Contains(s.String(key), ",") }, noPaths},
@@ -131,6 +130,10 @@ func CheckSettings(s *settings.Set) (warnings []string, err error) {
 	}
 	if s.Bool("popConsumerKVServiceInit") && !s.Bool("popConsumerKVServiceEnable") {
 		warnings = append(warnings, "popConsumerKVServiceInit=true: the key-value service of POP is not built; the file based service is used, as Java does until popConsumerKVServiceEnable is set")
+	}
+	if s.Bool("enableConsumeQueueExt") {
+		// The extensions only spare an SQL filter some reads of the log; Java reads queues without them as well.
+		warnings = append(warnings, "enableConsumeQueueExt=true: consume queue extensions are not built; queues are written without them")
 	}
 	if kind := s.String("metricsExporterType"); kind != "" && !strings.EqualFold(kind, "DISABLE") {
 		warnings = append(warnings, "metricsExporterType="+kind+": metrics are not exported yet")

@@ -51,7 +51,6 @@ func TestUnsupportedSettings(t *testing.T) {
 		{"transientStorePoolEnable", "true"},
 		{"enableLmq", "true"},
 		{"enableMultiDispatch", "true"},
-		{"enableConsumeQueueExt", "true"},
 		{"messageStorePlugIn", "a.b.C"},
 		{"readOnlyCommitLogStorePaths", "/other"},
 		{"storePathCommitLog", "/a,/b"},
@@ -90,7 +89,7 @@ func TestSupportedSettings(t *testing.T) {
 			t.Errorf("%v: %v %v", c, err, warnings)
 		}
 	}
-	for key, value := range map[string]string{"popConsumerKVServiceInit": "true", "metricsExporterType": "PROM"} {
+	for key, value := range map[string]string{"popConsumerKVServiceInit": "true", "metricsExporterType": "PROM", "enableConsumeQueueExt": "true"} {
 		s := brokerSettings()
 		s.Put(key, value)
 		if warnings, err := CheckSettings(s); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], key) {

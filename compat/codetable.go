@@ -30,9 +30,7 @@ func CodeTable(codes []refusals.RequestCode, javaBroker, gantryBroker, javaNames
 		fmt.Fprintf(&rows, "| %d | %s | %s | %s | %s | %s |\n", c.Code, c.Name,
 			javaBroker[c.Code].How, gantryBroker[c.Code].How, javaNamesrv[c.Code].How, gantryNamesrv[c.Code].How)
 	}
-	return fmt.Sprintf(`## Request codes
-
-Each code of Java's list, sent once without fields and body to running servers: "yes" means that somebody handles it (what
+	return fmt.Sprintf(`Each code of Java's list, sent once without fields and body to running servers: "yes" means that somebody handles it (what
 exactly comes back is compared by the data of compat/refusals and by the rows above), "no" that the answer is code 3.
 Codes that neither of Java's servers handles are left out. Of the codes that Java's server handles, Gantry's broker
 handles %s, its name server %s.

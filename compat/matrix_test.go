@@ -35,3 +35,14 @@ func TestParseServers(t *testing.T) {
 		}
 	}
 }
+
+func TestWithSection(t *testing.T) {
+	text := ""
+	for _, s := range [][2]string{{Codes, "c1"}, {OfficialAll, "all\n"}, {Clients, "| a |\n"}, {Codes, "c2\n\nc3"}} {
+		text = withSection(text, s[0], s[1])
+	}
+	want := head + "\n## " + Clients + "\n\n| a |\n\n## " + Codes + "\n\nc2\n\nc3\n\n## " + OfficialAll + "\n\nall\n"
+	if text != want {
+		t.Errorf("got:\n%s\nwant:\n%s", text, want)
+	}
+}

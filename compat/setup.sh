@@ -47,7 +47,7 @@ stamp() { [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]; }
 poms=$(cat "$here"/java/pom.xml "$here"/java/*/pom.xml | cksum)
 if ! stamp "$cache/jars.stamp" "$poms"; then
   say "fetching the jars of the official clients and servers with Maven"
-  rm -rf "$cache"/client-* "$cache"/server-* "$cache/jars.stamp"
+  rm -rf "$cache"/client-* "$cache"/server-* "$cache"/official-5.5.0 "$cache/jars.stamp"
   if ! mvn -B -ntp -f "$here/java/pom.xml" dependency:copy-dependencies \
     "-DoutputDirectory=$cache/\${project.artifactId}" >"$cache/mvn.log" 2>&1; then
     tail -n 30 "$cache/mvn.log" >&2
@@ -67,4 +67,14 @@ if ! stamp "$cache/classes.stamp" "$sources"; then
     javac -nowarn -proc:none -Xlint:-options --release 8 -d "$out" -cp "$client/*" "$here"/java/src/gantry/compat/*.java
   done
   echo "$sources" >"$cache/classes.stamp"
+fi
+
+stand_ins=$(find "$here/official/java" -name '*.java' -print0 | sort -z | xargs -0 cat "$cache/jars.stamp" | cksum)
+if ! stamp "$cache/official.stamp" "$stand_ins"; then
+  say "compiling the stand-ins of the official suite"
+  rm -rf "$cache/official-classes" "$cache/official.stamp"
+  mkdir -p "$cache/official-classes"
+  find "$here/official/java" -name '*.java' -print0 | xargs -0 javac -nowarn -proc:none -Xlint:-options --release 8 \
+    -d "$cache/official-classes" -cp "$cache/official-5.5.0/*"
+  echo "$stand_ins" >"$cache/official.stamp"
 fi

@@ -33,7 +33,7 @@ var jvmFlags = []string{"-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", 
 
 // StartNamesrv starts a name server whose files lie under dir.
 func StartNamesrv(ctx context.Context, version, dir string) (*Server, error) {
-	return start(ctx, version, dir, "namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", nil, func(port int) map[string]string {
+	return start(ctx, version, dir, "namesrv", nil, func(port int) map[string]string {
 		return map[string]string{
 			"listenPort":      fmt.Sprint(port),
 			"kvConfigPath":    filepath.Join(dir, "kvConfig.json"),
@@ -78,7 +78,7 @@ func registered(ctx context.Context, namesrv, broker string) error {
 }
 
 func startBroker(ctx context.Context, version, dir string, config map[string]string) (*Server, error) {
-	return start(ctx, version, dir, "broker", "org.apache.rocketmq.broker.BrokerStartup", []int{-2, 1}, func(port int) map[string]string {
+	return start(ctx, version, dir, "broker", []int{-2, 1}, func(port int) map[string]string {
 		c := map[string]string{
 			"brokerClusterName":           "DefaultCluster",
 			"brokerName":                  "broker-a",
@@ -100,20 +100,40 @@ func startBroker(ctx context.Context, version, dir string, config map[string]str
 	})
 }
 
-// start tries new ports when another server took the first ones.
-func start(ctx context.Context, version, dir, name, class string, ports []int, config func(port int) map[string]string) (*Server, error) {
-	if err := toolchain.Java(); err != nil {
-		return nil, err
-	}
+// classes are the main classes of the kinds of servers.
+var classes = map[string]string{
+	"namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
+	"broker":  "org.apache.rocketmq.broker.BrokerStartup",
+}
+
+// Command is how to run a server of a kind (namesrv or broker) with a file of properties; what is not in the file lies
+// under dir. It is ready when it prints "boot success".
+func Command(version, kind, dir, file string) (proc.Options, error) {
 	// The 4.9 servers read their logging configuration from this folder and end without it.
 	conf := filepath.Join(dir, "home", "conf")
 	if err := os.MkdirAll(conf, 0o755); err != nil {
-		return nil, err
+		return proc.Options{}, err
 	}
-	for _, s := range []string{"broker", "namesrv"} {
-		if err := os.WriteFile(filepath.Join(conf, "logback_"+s+".xml"), []byte(logback), 0o644); err != nil {
-			return nil, err
+	for k := range classes {
+		if err := os.WriteFile(filepath.Join(conf, "logback_"+k+".xml"), []byte(logback), 0o644); err != nil {
+			return proc.Options{}, err
 		}
+	}
+	args := append([]string{}, jvmFlags...)
+	args = append(args,
+		// 4.9 reads private parts of the JDK; 5.5 does not mind.
+		"--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+		"-Duser.home="+dir, "-cp", toolchain.Jars("server-"+version), classes[kind], "-c", file)
+	return proc.Options{
+		Name: kind, Path: "java", Args: args, Dir: dir,
+		Env: []string{"ROCKETMQ_HOME=" + filepath.Dir(conf), "NAMESRV_ADDR="},
+	}, nil
+}
+
+// start tries new ports when another server took the first ones.
+func start(ctx context.Context, version, dir, name string, ports []int, config func(port int) map[string]string) (*Server, error) {
+	if err := toolchain.Java(); err != nil {
+		return nil, err
 	}
 	for try := 1; ; try++ {
 		port, err := proc.FreePorts(ports...)
@@ -124,15 +144,11 @@ func start(ctx context.Context, version, dir, name, class string, ports []int, c
 		if err := os.WriteFile(file, properties(config(port)), 0o644); err != nil {
 			return nil, err
 		}
-		args := append([]string{}, jvmFlags...)
-		args = append(args,
-			// 4.9 reads private parts of the JDK; 5.5 does not mind.
-			"--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-			"-Duser.home="+dir, "-cp", toolchain.Jars("server-"+version), class, "-c", file)
-		p, err := proc.Start(proc.Options{
-			Name: name, Path: "java", Args: args, Dir: dir,
-			Env: []string{"ROCKETMQ_HOME=" + filepath.Dir(conf), "NAMESRV_ADDR="},
-		})
+		o, err := Command(version, name, dir, file)
+		if err != nil {
+			return nil, err
+		}
+		p, err := proc.Start(o)
 		if err != nil {
 			return nil, err
 		}

@@ -46,6 +46,11 @@ func AgentClasses(version string) string {
 	return filepath.Join(Cache(), "classes", client) + string(os.PathListSeparator) + Jars(client)
 }
 
+// Official is the class path of the official suite (compat/official): our stand-ins, then the suite with all it needs.
+func Official() string {
+	return filepath.Join(Cache(), "official-classes") + string(os.PathListSeparator) + Jars("official-5.5.0")
+}
+
 // Build compiles a Go program into the cache and gives its path. dir is the module's folder in the repository and pkg the
 // package in it.
 func Build(dir, pkg string, flags ...string) (string, error) {
