@@ -17,13 +17,16 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gantrymq/gantry/broker/admin"
+	"github.com/gantrymq/gantry/broker/delay"
 	"github.com/gantrymq/gantry/broker/group"
 	"github.com/gantrymq/gantry/broker/hold"
 	"github.com/gantrymq/gantry/broker/naming"
 	"github.com/gantrymq/gantry/broker/offset"
 	"github.com/gantrymq/gantry/broker/order"
 	"github.com/gantrymq/gantry/broker/pull"
+	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/broker/query"
+	"github.com/gantrymq/gantry/broker/retry"
 	"github.com/gantrymq/gantry/broker/send"
 	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/broker/stats"
@@ -72,13 +75,17 @@ type Broker struct {
 	sessions *session.Table
 	locks    *order.Locks
 	holds    *hold.List
+	levels   *put.Levels
+	delays   *delay.Service
 	stats    *stats.Table
 
 	clients    session.Handlers
 	progress   offset.Handlers
 	queries    query.Handlers
 	admins     *admin.Handlers
+	puts       *put.Writer
 	sends      *send.Processor
+	retries    retry.Handler
 	pulls      *pull.Processor
 	nameServer *client.Client
 	registrar  *naming.Registrar
@@ -141,7 +148,10 @@ func (b *Broker) load() error {
 		OnDelete: b.dropTopic,
 		Now:      b.now, Log: b.log,
 	})
-	err := errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load())
+	b.levels = put.NewLevels(b.topics, b.store)
+	b.delays = delay.New(delay.Options{File: b.configFile("delayOffset.json"), Settings: b.set, Levels: b.levels, Store: b.store,
+		Topics: b.topics, Stats: b.stats, Now: b.now, Log: b.log})
+	err := errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load(), b.delays.Load())
 	if err == nil {
 		b.reportUnknownTopics()
 	}
@@ -191,12 +201,15 @@ func (b *Broker) Start() (err error) {
 		return err
 	}
 	b.store.AddSink(b.holds)
+	b.store.AddSink(b.delays)
 	b.store.Start()
+	b.delays.Start(b.puts)
 	b.sessions.Start()
 	b.running.Go(func() { b.holds.Run(b.background) })
 	b.every(time.Second, func(now time.Time) error { b.stats.Tick(now); return nil })
 	b.every(10*time.Second, func(now time.Time) error { b.sessions.Scan(now); b.locks.Scan(now); return nil })
 	b.every(b.set.Duration("flushConsumerOffsetInterval"), func(time.Time) error { return b.offsets.Save() })
+	b.every(b.set.Duration("flushDelayOffsetInterval"), func(time.Time) error { return b.delays.Save() })
 
 	engine, err := loop.New(b.server, loop.Options{})
 	if err != nil {
@@ -217,7 +230,11 @@ func (b *Broker) Start() (err error) {
 
 // wire makes what needs the broker's address, and the server.
 func (b *Broker) wire(host netip.AddrPort) (err error) {
-	b.sends = send.New(send.Options{Settings: b.set, Topics: b.topics, Groups: b.groups, Locks: b.locks, Store: b.store, Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
+	b.puts = put.New(put.Options{Settings: b.set, Store: b.store, Stats: b.stats, Levels: b.levels, StoreHost: host})
+	b.sends = send.New(send.Options{Settings: b.set, Topics: b.topics, Groups: b.groups, Locks: b.locks, Store: b.store, Levels: b.levels,
+		Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
+	b.retries = retry.Handler{Settings: b.set, Topics: b.topics, Groups: b.groups, Store: b.store, Levels: b.levels, Writer: b.puts,
+		Stats: b.stats, Log: b.log}
 	b.progress = offset.Handlers{Offsets: b.offsets, Topics: b.topics, Groups: b.groups, Lookup: b.queue}
 	b.pulls = pull.New(pull.Options{
 		Settings: b.set, Topics: b.topics, Groups: b.groups, Sessions: b.sessions, Offsets: b.offsets, Progress: &b.progress,
@@ -236,7 +253,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 	a := b.Addresses()
 	b.registrar = naming.New(naming.Options{Settings: b.set, Topics: b.topics, Caller: b.nameServer, Address: a.Broker, HA: a.HA, Log: b.log})
 	b.admins = admin.New(admin.Options{
-		Settings: b.set, Classes: Classes, FS: b.fs, Topics: b.topics, Stats: b.stats, Store: b.store.RuntimeInfo,
+		Settings: b.set, Classes: Classes, FS: b.fs, Topics: b.topics, Stats: b.stats, Store: b.figures,
 		Check:   func(s *settings.Set) error { _, err := CheckSettings(s); return err },
 		Changed: b.reload,
 		Live:    func(key string) bool { return live[key] },
@@ -252,6 +269,13 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Now:     b.now, Log: b.log, Serialize: b.serialize,
 	})
 	return err
+}
+
+// figures are those of store and delays for request 28.
+func (b *Broker) figures() map[string]string {
+	t := b.store.RuntimeInfo()
+	maps.Copy(t, b.delays.Figures())
+	return t
 }
 
 // queue finds a queue that exists.
@@ -277,11 +301,13 @@ var live = map[string]bool{
 	"startAcceptSendRequestTimeStamp": true, "maxMessageSize": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
 	"rejectTransactionMessage": true, "timerMaxDelaySec": true, // send
 	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true,
-	"slaveReadEnable": true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, // pull
+	"enableScheduleMessageStats": true,                                                                 // delay
+	"slaveReadEnable":            true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, // pull
 }
 
 // reload tells those that keep values of settings beside that some changed.
 func (b *Broker) reload(keys []string) {
+	b.puts.Reload()
 	b.sends.Reload()
 	b.pulls.Reload()
 	for _, k := range keys {
@@ -339,6 +365,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.nameServer != nil {
 		errs = append(errs, b.nameServer.Close())
 	}
-	errs = append(errs, b.offsets.Save(), b.topics.Close(), b.groups.Close(), b.store.Close(ctx))
+	b.delays.Stop()
+	errs = append(errs, b.delays.Save(), b.offsets.Save(), b.topics.Close(), b.groups.Close(), b.store.Close(ctx))
 	return errors.Join(errs...)
 }

@@ -103,7 +103,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	s.Put("aclEnable", "true")
 	s.Put("brokerRole", "SLAVE")
 	disk := vfs.NewMem()
-	put(t, disk, "/store/compaction/compactionLog/T/0/00000000000000000000", "x")
+	writeFile(t, disk, "/store/compaction/compactionLog/T/0/00000000000000000000", "x")
 	_, err := CheckSupported(s, disk, "/store")
 	for _, want := range []string{"aclEnable=true", "brokerRole=SLAVE", "/store/compaction/"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -112,7 +112,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	}
 }
 
-func put(t *testing.T, disk vfs.FS, name, text string) {
+func writeFile(t *testing.T, disk vfs.FS, name, text string) {
 	t.Helper()
 	if err := disk.MkdirAll(path.Dir(name)); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestUnsupportedStore(t *testing.T) {
 		{"consumequeue/T/0/00000000000000000000", "x", false},
 	} {
 		disk := vfs.NewMem()
-		put(t, disk, "/store/"+c.name, c.text)
+		writeFile(t, disk, "/store/"+c.name, c.text)
 		warnings, err := CheckSupported(brokerSettings(), disk, "/store")
 		var u *Unsupported
 		if errors.As(err, &u) != c.refused || (err != nil) != c.refused || len(warnings) != 0 {
@@ -172,12 +172,12 @@ func TestUnsupportedStore(t *testing.T) {
 		}
 	}
 	disk := vfs.NewMem()
-	put(t, disk, "/store/kvStore/CURRENT", "MANIFEST")
+	writeFile(t, disk, "/store/kvStore/CURRENT", "MANIFEST")
 	if warnings, err := CheckSupported(brokerSettings(), disk, "/store"); err != nil || len(warnings) != 1 {
 		t.Errorf("%v %v", warnings, err)
 	}
 	faults := vfs.NewFaults(vfs.NewMem())
-	put(t, faults, "/store/config/topics.json", "{}")
+	writeFile(t, faults, "/store/config/topics.json", "{}")
 	faults.Add(vfs.Rule{Ops: vfs.OpOpen, Err: os.ErrPermission})
 	if _, err := CheckSupported(brokerSettings(), faults, "/store"); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("what cannot be looked at must not pass: %v", err)
@@ -202,7 +202,7 @@ func TestOrdinaryJavaStore(t *testing.T) {
 		"config/topics.json.bak":     "{}",
 		"config/consumerOffset.json": `{"offsetTable":{}}`,
 	} {
-		put(t, disk, "/store/"+name, text)
+		writeFile(t, disk, "/store/"+name, text)
 	}
 	if warnings, err := CheckSupported(brokerSettings(), disk, "/store"); err != nil || len(warnings) != 0 {
 		t.Errorf("%v %v", err, warnings)

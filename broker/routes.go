@@ -24,6 +24,8 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.LockBatchMQ, Lane: remoting.Admin, Fast: fast, Handle: b.locks.LockBatch}, // JSON of any length
 		{Code: code.UnlockBatchMQ, Lane: remoting.Admin, Fast: fast, Handle: b.locks.UnlockBatch},
 
+		{Code: code.ConsumerSendMsgBack, Lane: remoting.Send, Fast: fast, Handle: b.retries.Handle},
+
 		// Sessions.
 		{Code: code.HeartBeat, Lane: remoting.Heartbeat, Fast: fast, Handle: b.clients.Heartbeat},
 		{Code: code.UnregisterClient, Lane: remoting.Client, Fast: fast, Handle: b.clients.Unregister},
@@ -35,6 +37,7 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.GetMinOffset, Lane: remoting.Inline, Fast: fast, Handle: b.queries.MinOffset},
 
 		// Administration.
+		{Code: code.GetAllDelayOffset, Lane: remoting.Admin, Fast: fast, Handle: b.delays.Offsets},
 		{Code: code.UpdateAndCreateTopic, Lane: remoting.Admin, Fast: fast, Handle: b.admins.CreateTopic},
 		{Code: code.GetAllTopicConfig, Lane: remoting.Admin, Fast: fast, Handle: b.admins.AllTopics},
 		{Code: code.UpdateBrokerConfig, Lane: remoting.Admin, Fast: fast, Handle: b.admins.UpdateConfig},

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"os"
 	"path"
 	"runtime"
@@ -87,19 +88,23 @@ func set[T int | int64 | time.Duration](v *T, def T) {
 // DefaultDelayLevels is messageDelayLevel's default.
 const DefaultDelayLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
-// ParseDelayLevels reads Java's form: numbers with s, m, h or d, blank
-// separated. ok is false if there is anything else.
+// ParseDelayLevels reads Java's form: numbers with s, m, h or d, with one blank
+// between them. ok is false if there is anything else, and for delays of more
+// than 292 years.
 func ParseDelayLevels(text string) (levels []time.Duration, ok bool) {
 	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
-	for _, f := range strings.Fields(text) {
+	for _, f := range strings.Split(strings.TrimRight(text, " "), " ") {
+		if f == "" {
+			return nil, false
+		}
 		unit := units[f[len(f)-1]]
-		n, err := strconv.ParseInt(f[:len(f)-1], 10, 32)
-		if err != nil || unit == 0 {
+		n, err := strconv.ParseInt(f[:len(f)-1], 10, 64)
+		if err != nil || unit == 0 || n > math.MaxInt64/int64(unit) || n < math.MinInt64/int64(unit) {
 			return nil, false
 		}
 		levels = append(levels, time.Duration(n)*unit)
 	}
-	return levels, len(levels) > 0
+	return levels, true
 }
 
 func (o *Options) setDefaults() {

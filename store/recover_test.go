@@ -704,7 +704,7 @@ func TestDelayLevels(t *testing.T) {
 	if !ok || len(levels) != 18 || levels[0] != time.Second || levels[17] != 2*time.Hour {
 		t.Fatal(levels, ok)
 	}
-	if levels, ok := ParseDelayLevels(" 1d  5s"); !ok || len(levels) != 2 || levels[0] != 24*time.Hour {
+	if levels, ok := ParseDelayLevels("1d +5s -1m 3000000000s  "); !ok || len(levels) != 4 || levels[0] != 24*time.Hour || levels[2] != -time.Minute {
 		t.Fatal(levels, ok)
 	}
 	for _, bad := range []string{"", "5", "5x", "s", "1s,5s", "-"} {

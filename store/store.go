@@ -361,6 +361,9 @@ func (s *Store) Writeable() (ok bool, reason string) {
 // Log is the commit log, for its figures and offsets.
 func (s *Store) Log() *commitlog.Log { return s.commitLog }
 
+// DelayLevels are the delays of the levels 1, 2, ...; not to be changed.
+func (s *Store) DelayLevels() []time.Duration { return s.o.DelayLevels }
+
 // Index is the index, nil without.
 func (s *Store) Index() *index.Index { return s.index }
 

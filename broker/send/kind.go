@@ -87,7 +87,7 @@ func (p *Processor) checkKind(o *op, t *traits) *refusal {
 	if t.delay != nil {
 		var err error
 		if delay, err = strconv.ParseInt(string(t.delay), 10, 32); err != nil {
-			bad = refuse(code.MessageIllegal, "property %s=%q is not a delay level (a number from 1 to 18)", message.PropertyDelay, t.delay)
+			bad = refuse(code.MessageIllegal, "property %s=%q is not a delay level (a number from 1 to %d)", message.PropertyDelay, t.delay, p.Levels.Max())
 		}
 	}
 	if t.half && !(o.hdr.ReconsumeTimes > 0 && delay > 0) {
@@ -108,7 +108,7 @@ func (p *Processor) checkKind(o *op, t *traits) *refusal {
 	case bad != nil:
 		return bad
 	case delay > 0:
-		return refuse(code.MessageIllegal, "delayed messages (property %s=%s) are not supported by this version of Gantry", message.PropertyDelay, t.delay)
+		o.level = int32(delay)
 	case t.timed() && !t.timerOut:
 		return p.checkTime(o, t)
 	}

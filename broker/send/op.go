@@ -1,9 +1,10 @@
 package send
 
 import (
-	"bytes"
+	"errors"
 	"os"
 
+	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
@@ -11,7 +12,7 @@ import (
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store"
-	"github.com/gantrymq/gantry/store/vfs"
+	"github.com/gantrymq/gantry/store/consumequeue"
 )
 
 var pid = os.Getpid()
@@ -29,7 +30,8 @@ type op struct {
 	topic   *topic.Topic
 	queueID int32
 	dead    bool  // it goes to the dead-letter topic
-	asked   int32 // the queue the producer is told, if dead
+	told    int32 // the queue the producer is told
+	level   int32 // of delay; above 0 it waits in that level's queue
 	draft   store.Draft
 	rec     message.Record
 	buf     []byte // the encoded records
@@ -49,22 +51,26 @@ func (o *op) applyPriority(t *traits, n int64) {
 	}
 	if last := int64(o.topic.Config().WriteQueueNums) - 1; last >= 0 && !o.dead {
 		o.queueID = int32(min(n, last))
+		o.told = o.queueID
 	}
 }
 
 // start prepares what all records of the op share.
 func (o *op) start(noWait bool) *refusal {
-	queue := o.topic.Queue(o.queueID)
-	if queue == nil { // the topic has just lost it
-		return o.noQueue(o.topic.Config(), o.queueID)
+	sysFlag := o.hdr.SysFlag
+	if o.topic.Config().TopicFilterType == body.MultiTag {
+		sysFlag |= message.MultiTags
 	}
 	name := o.hdr.Topic
 	if o.dead {
 		name = []byte(o.topic.Name)
 	}
-	sysFlag := o.hdr.SysFlag
-	if o.topic.Config().TopicFilterType == body.MultiTag {
-		sysFlag |= message.MultiTags
+	var queue *consumequeue.Queue
+	if o.level > 0 {
+		name = o.delay(name)
+		queue = o.p.Levels.Queue(o.level)
+	} else if queue = o.topic.Queue(o.queueID); queue == nil { // the topic has just lost it
+		return o.noQueue(o.topic.Config(), o.queueID)
 	}
 	o.rec = message.Record{
 		QueueID:        o.queueID,
@@ -79,7 +85,7 @@ func (o *op) start(noWait bool) *refusal {
 	o.buf = o.buf[:0]
 	o.draft = store.Draft{NoWait: noWait, Done: o}
 	if o.cfg.crcTail {
-		o.draft.Seal = seal
+		o.draft.Seal = put.Seal
 	}
 	if message.HasQueueOffset(sysFlag) {
 		o.draft.Counter = &queue.Counter
@@ -87,38 +93,28 @@ func (o *op) start(noWait bool) *refusal {
 	return nil
 }
 
-// seal fills the CRC tails when all offsets are known.
-func seal(d *store.Draft) {
-	for rest := d.Records; len(rest) > 0; {
-		n, err := message.Size(rest)
-		if err != nil || n > len(rest) {
-			return // our own encoding: cannot happen
-		}
-		message.SealCRC(rest[:n])
-		rest = rest[n:]
-	}
+// delay lets the message wait at its level. It returns the topic it waits in.
+func (o *op) delay(name []byte) []byte {
+	levels := o.p.Levels
+	// The new properties are behind the old ones.
+	n := len(o.props)
+	o.props = levels.Properties(o.props, o.props, name, o.queueID, o.level)
+	o.props = o.props[:copy(o.props, o.props[n:])]
+	o.level = levels.Clamp(o.level)
+	o.topic, o.queueID = levels.Topic, o.level-1
+	return put.ScheduleTopic
 }
-
-// lostPage is what recovery takes for a page of the last record that did not
-// reach the disk, as it takes properties that end in a zero byte for a torn end.
-var lostPage [vfs.PageSize]byte
 
 // add encodes one more record.
 func (o *op) add(flag int32, body, props []byte) *refusal {
-	if len(props) >= len(lostPage) && bytes.Contains(props, lostPage[:]) {
-		return refuse(code.MessageIllegal, "the message properties hold %d zero bytes in a row", len(lostPage))
-	}
-	if n := len(props); n > 0 && props[n-1] == 0 {
-		// Only a batch's are stored as they came. To readers a separator at the
-		// end makes no difference.
-		o.ended = append(append(o.ended[:0], props...), message.PropertySeparator)
-		props = o.ended
-	}
 	o.rec.Flag, o.rec.Body, o.rec.Properties = flag, body, props
-	if o.rec.Fits() != nil {
+	var err error
+	switch o.buf, err = put.Append(o.buf, &o.rec, &o.ended); {
+	case errors.Is(err, put.ErrZeros):
+		return refuse(code.MessageIllegal, "%v", err)
+	case err != nil:
 		return illegal(o.cfg)
 	}
-	o.buf = message.Append(o.buf, &o.rec)
 	return nil
 }
 
@@ -138,13 +134,9 @@ func (o *op) AppendDone(d *store.Draft) {
 	o.p.count(o, d)
 	key, _ := message.Get(o.props, message.PropertyUniqueKey)
 	o.ids = o.appendIDs(o.ids[:0], d)
-	queue := o.queueID
-	if o.dead {
-		queue = o.asked
-	}
 	o.resp = header.SendMessageResponse{
 		MsgID:         o.ids,
-		QueueID:       queue,
+		QueueID:       o.told,
 		QueueOffset:   d.QueueOffset,
 		TransactionID: key,
 		MsgRegion:     o.cfg.region,

@@ -3,6 +3,7 @@ package send
 import (
 	"fmt"
 
+	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/store"
 )
@@ -32,11 +33,6 @@ func (p *Processor) outcome(d *store.Draft) (code.Response, string) {
 
 // count adds a stored draft to the statistics.
 func (p *Processor) count(o *op, d *store.Draft) {
-	n, size := int64(d.Count), int64(len(d.Records))
-	o.topic.Stats.Put(o.topic.Stats.Queue(o.queueID), n, size)
-	p.Stats.Rates.Put.Add(n)
-	p.Stats.Broker.PutNums.AddTimes(n, 1)
-	if !o.topic.System() {
-		p.Stats.Broker.PutNumsNoSystem.AddTimes(n, 1)
-	}
+	p.Stats.Rates.Put.Add(int64(d.Count))
+	put.Count(p.Stats, o.topic.Stats, o.topic.System(), o.queueID, d)
 }

@@ -45,6 +45,6 @@ func (p *Processor) checkRetry(o *op) *refusal {
 	}
 	p.Log.Info("message goes to the dead-letter topic", zap.ByteString("group", name), zap.Bool("ordered", ordered),
 		zap.Int32("reconsumed", o.hdr.ReconsumeTimes), zap.Int32("most", most))
-	o.topic, o.dead, o.asked, o.queueID = t, true, o.queueID, 0
+	o.topic, o.dead, o.queueID = t, true, 0
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gantrymq/gantry/broker/group"
 	"github.com/gantrymq/gantry/broker/order"
+	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/code"
@@ -37,6 +38,7 @@ type Options struct {
 	Groups    *group.Table
 	Locks     *order.Locks
 	Store     *store.Store
+	Levels    *put.Levels // of delay
 	Stats     *stats.Table
 	StoreHost netip.AddrPort // brokerIP1:listenPort, written into each record
 	Now       func() time.Time
@@ -156,6 +158,7 @@ func (p *Processor) draft(o *op) *refusal {
 		}
 		o.queueID = rand.Int32N(n)
 	}
+	o.told = o.queueID
 	if o.hdr.Batch {
 		return p.draftBatch(o)
 	}
