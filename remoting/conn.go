@@ -1,23 +1,10 @@
 package remoting
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/gantrymq/gantry/codec/code"
-	"github.com/gantrymq/gantry/codec/command"
-)
-
-// Errors of calls on a connection. ErrClosed: nothing was sent. ErrLost, which is an ErrClosed too: the request was
-// taken for sending, and whether the peer got it is not known.
-var (
-	ErrClosed = errors.New("connection is closed")
-	ErrLost   = fmt.Errorf("%w before the answer came", ErrClosed)
 )
 
 // Link is the transport's half of a connection. Its methods may be called from any goroutine and never wait.
@@ -62,7 +49,7 @@ type Conn struct {
 	}
 	calls struct {
 		sync.Mutex
-		open   map[int32]chan *command.Command // made by the first Invoke
+		open   map[int32]*call // made by the first Call
 		closed bool
 	}
 
@@ -112,79 +99,4 @@ func (c *Conn) Close(reason string) {
 func (c *Conn) shut(reason string) {
 	c.why.CompareAndSwap(nil, &reason)
 	c.closed.Store(true)
-}
-
-// Oneway sends a request for which no answer is expected.
-func (c *Conn) Oneway(rq code.Request, h command.Header, body []byte) error {
-	return c.send(rq, c.srv.nextOpaque(), command.FlagOneway, h, body)
-}
-
-// Invoke sends a request to the peer and waits for the answer, which belongs to the caller. It must not be called by
-// an inline handler: the answer arrives on the loop that would be waiting for it.
-func (c *Conn) Invoke(ctx context.Context, rq code.Request, h command.Header, body []byte) (*command.Command, error) {
-	answer := make(chan *command.Command, 1)
-	opaque, err := c.await(answer)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.send(rq, opaque, 0, h, body); err != nil {
-		c.forget(opaque)
-		return nil, err
-	}
-	select {
-	case cmd, ok := <-answer:
-		if !ok {
-			return nil, c.closedError(ErrLost)
-		}
-		return cmd, nil
-	case <-ctx.Done():
-		c.forget(opaque)
-		return nil, fmt.Errorf("no answer to request %d (%v) from %v: %w", int32(rq), rq, c.remote, ctx.Err())
-	}
-}
-
-// await enters a call into the table of open calls under a fresh opaque.
-func (c *Conn) await(answer chan *command.Command) (int32, error) {
-	c.calls.Lock()
-	defer c.calls.Unlock()
-	if c.calls.closed {
-		return 0, c.closedError(ErrClosed)
-	}
-	if c.calls.open == nil {
-		c.calls.open = make(map[int32]chan *command.Command)
-	}
-	for {
-		opaque := c.srv.nextOpaque()
-		if _, taken := c.calls.open[opaque]; !taken {
-			c.calls.open[opaque] = answer
-			return opaque, nil
-		}
-	}
-}
-
-func (c *Conn) forget(opaque int32) {
-	c.calls.Lock()
-	delete(c.calls.open, opaque)
-	c.calls.Unlock()
-}
-
-// answered hands a response to the call that waits for it. One that nobody waits for (any more) is dropped.
-func (c *Conn) answered(cmd *command.Command) {
-	c.calls.Lock()
-	answer, ok := c.calls.open[cmd.Opaque]
-	delete(c.calls.open, cmd.Opaque)
-	c.calls.Unlock()
-	if !ok {
-		return
-	}
-	own := new(command.Command)
-	cmd.Copy(own, nil)
-	answer <- own // has room for one, and the table gave it out once
-}
-
-func (c *Conn) closedError(err error) error {
-	if why := c.Reason(); why != "" {
-		return fmt.Errorf("%w: %v: %s", err, c.remote, why)
-	}
-	return fmt.Errorf("%w: %v", err, c.remote)
 }

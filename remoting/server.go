@@ -164,8 +164,8 @@ func (c *Conn) Gone(reason string) {
 	open := c.calls.open
 	c.calls.open, c.calls.closed = nil, true
 	c.calls.Unlock()
-	for _, answer := range open {
-		close(answer)
+	for _, k := range open {
+		k.end(nil, c.closedError(ErrLost))
 	}
 	s.mu.Lock()
 	delete(s.conns, c.id)

@@ -25,8 +25,8 @@
 // flag; {{y*300}} is 300 times y. "base 310 {...}" gives members that later
 // requests of that code have if they have any; null takes a field out. "hold A 11
 // {...}" sends and goes on, and "answer A" waits for the first such answer that is
-// still to come. "push" waits for a frame that the server sends by itself, "quiet"
-// checks that none is there, "put TOPIC QUEUE COUNT" asks the caller to store
+// still to come. "push" waits for a frame that the server sends by itself, "reply A
+// CODE {...}" answers the last one as a client does, "quiet" checks that none is there, "put TOPIC QUEUE COUNT" asks the caller to store
 // messages, "max TOPIC QUEUE N" waits until a queue shows N of them, "sleep" lets
 // the server's clock run. A mask replaces what no two servers share (times,
 // counters) on both sides before they are compared. JSON bodies are compared by

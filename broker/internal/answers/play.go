@@ -206,6 +206,17 @@ func (s *player) step(line string) (got Frame, answered bool, err error) {
 		ch, err := c.send(f)
 		c.held = append(c.held, ch)
 		return got, false, err
+	case "reply":
+		name, answer, _ := strings.Cut(rest, " ")
+		c := s.conns[name]
+		if c == nil {
+			return got, false, fmt.Errorf("no connection %q", name)
+		}
+		f, err := s.request(answer)
+		if err != nil {
+			return got, false, err
+		}
+		return got, false, c.reply(f)
 	case "close", "push", "quiet", "answer":
 		c := s.conns[rest]
 		if c == nil {
@@ -295,6 +306,7 @@ func (s *player) onConn(word, name string, c *conn) (Frame, bool, error) {
 	case "push":
 		select {
 		case f := <-c.pushed:
+			c.last = f
 			return f, true, nil
 		case <-time.After(s.wait()):
 			return Frame{Note: "nothing pushed"}, true, nil
@@ -309,6 +321,7 @@ func (s *player) onConn(word, name string, c *conn) (Frame, bool, error) {
 	default: // quiet
 		select {
 		case f := <-c.pushed:
+			c.last = f
 			f.Note = "pushed"
 			return f, true, nil
 		case <-time.After(300 * time.Millisecond):

@@ -28,6 +28,8 @@ type Frame struct {
 
 	Hex     string   `json:"hex,omitempty"`     // of a request: bytes before Body
 	Records []string `json:"records,omitempty"` // of an answer: the messages in its body
+
+	opaque int32 // of a pushed request
 }
 
 // body returns the bytes of a request's body.
@@ -62,6 +64,7 @@ type conn struct {
 	pushed  chan Frame
 
 	held []chan Frame // answers that "answer" waits for
+	last Frame        // what "push" saw last, which "reply" answers
 }
 
 func open(c net.Conn) *conn {
@@ -89,7 +92,7 @@ func (w *conn) read() {
 		if err := json.Unmarshal(b[:hl], &h); err != nil {
 			h.Remark = fmt.Sprintf("unreadable header %q: %v", b[:hl], err)
 		}
-		f := Frame{Code: h.Code, Flag: h.Flag &^ 1, Remark: h.Remark, Ext: h.ExtFields, Body: string(b[hl:])}
+		f := Frame{Code: h.Code, Flag: h.Flag &^ 1, Remark: h.Remark, Ext: h.ExtFields, Body: string(b[hl:]), opaque: h.Opaque}
 		if list, ok := records(b[hl:]); ok {
 			f.Records, f.Body = list, ""
 		}
@@ -124,7 +127,30 @@ func (w *conn) send(f Frame) (chan Frame, error) {
 		return nil, err
 	}
 	w.opaque++
-	h := header{Code: f.Code, Language: f.Lang, Version: f.Ver, Opaque: w.opaque, Flag: f.Flag, ExtFields: f.Ext, Type: "JSON"}
+	ch := make(chan Frame, 1)
+	w.mu.Lock()
+	w.waiting[w.opaque] = ch
+	w.mu.Unlock()
+	if err := w.write(f, w.opaque, f.Flag, body); err != nil {
+		return nil, err
+	}
+	if f.Flag&2 != 0 {
+		return nil, nil
+	}
+	return ch, nil
+}
+
+// reply answers the request that the server sent last.
+func (w *conn) reply(f Frame) error {
+	body, err := f.body()
+	if err != nil {
+		return err
+	}
+	return w.write(f, w.last.opaque, f.Flag|1, body)
+}
+
+func (w *conn) write(f Frame, opaque int32, flag int, body string) error {
+	h := header{Code: f.Code, Language: f.Lang, Version: f.Ver, Opaque: opaque, Flag: flag, Remark: f.Remark, ExtFields: f.Ext, Type: "JSON"}
 	if h.Language == "" {
 		h.Language = "JAVA"
 	}
@@ -133,23 +159,13 @@ func (w *conn) send(f Frame) (chan Frame, error) {
 	}
 	head, err := json.Marshal(h)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b := make([]byte, 8, 8+len(head)+len(body))
 	binary.BigEndian.PutUint32(b, uint32(4+len(head)+len(body)))
 	binary.BigEndian.PutUint32(b[4:], uint32(len(head)))
-	b = append(append(b, head...), body...)
-	ch := make(chan Frame, 1)
-	w.mu.Lock()
-	w.waiting[h.Opaque] = ch
-	w.mu.Unlock()
-	if _, err := w.c.Write(b); err != nil {
-		return nil, err
-	}
-	if f.Flag&2 != 0 {
-		return nil, nil
-	}
-	return ch, nil
+	_, err = w.c.Write(append(append(b, head...), body...))
+	return err
 }
 
 func (w *conn) answer(ch chan Frame, wait time.Duration) (Frame, error) {
