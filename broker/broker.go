@@ -26,6 +26,7 @@ import (
 	"github.com/gantrymq/gantry/broker/pull"
 	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/broker/query"
+	"github.com/gantrymq/gantry/broker/relay"
 	"github.com/gantrymq/gantry/broker/retry"
 	"github.com/gantrymq/gantry/broker/send"
 	"github.com/gantrymq/gantry/broker/session"
@@ -80,6 +81,7 @@ type Broker struct {
 	stats    *stats.Table
 
 	clients    session.Handlers
+	relays     relay.Handlers
 	progress   offset.Handlers
 	queries    query.Handlers
 	admins     *admin.Handlers
@@ -241,6 +243,8 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Holds: b.holds, Store: b.store, Stats: b.stats, Now: b.now, Log: b.log,
 	})
 	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release}
+	b.relays = relay.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Read: b.store.Read,
+		BrokerName: func() string { return b.set.String("brokerName") }}
 	b.queries = query.Handlers{Store: b.store}
 	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now,
 		OnClose: func(*remoting.Conn) { b.registrar.Lost() }}); err != nil {

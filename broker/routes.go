@@ -30,6 +30,13 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.HeartBeat, Lane: remoting.Heartbeat, Fast: fast, Handle: b.clients.Heartbeat},
 		{Code: code.UnregisterClient, Lane: remoting.Client, Fast: fast, Handle: b.clients.Unregister},
 		{Code: code.GetConsumerListByGroup, Lane: remoting.Consumer, Fast: fast, Handle: b.clients.List},
+		{Code: code.CheckClientConfig, Lane: remoting.Client, Fast: fast, Handle: b.clients.CheckClient},
+		{Code: code.GetConsumerConnectionList, Lane: remoting.Admin, Fast: fast, Handle: b.clients.ConsumerConnections},
+		{Code: code.GetProducerConnectionList, Lane: remoting.Admin, Fast: fast, Handle: b.clients.ProducerConnections},
+		{Code: code.GetAllProducerInfo, Lane: remoting.Admin, Fast: fast, Handle: b.clients.Producers},
+		{Code: code.GetConsumerRunningInfo, Lane: remoting.Admin, Fast: fast, Handle: b.relays.RunningInfo},
+		{Code: code.ConsumeMessageDirectly, Lane: remoting.Admin, Fast: fast, Handle: b.relays.ConsumeDirectly},
+		{Code: code.InvokeBrokerToGetConsumerStatus, Lane: remoting.Admin, Fast: fast, Handle: b.relays.Status},
 
 		// Queues: offsets by time and their ends.
 		{Code: code.SearchOffsetByTimestamp, Lane: remoting.Admin, Fast: fast, Handle: b.queries.SearchOffset},

@@ -115,6 +115,17 @@ func (c *Conn) take(opaque int32) *call {
 	return k
 }
 
+// endCalls ends what waits, and lets no further call begin.
+func (c *Conn) endCalls() {
+	c.calls.Lock()
+	open := c.calls.open
+	c.calls.open, c.calls.closed = nil, true
+	c.calls.Unlock()
+	for _, k := range open {
+		k.end(nil, c.closedError(ErrLost))
+	}
+}
+
 // answered hands a response to the call that waits for it. One that nobody waits for (any more) is dropped.
 func (c *Conn) answered(cmd *command.Command) {
 	k := c.take(cmd.Opaque)

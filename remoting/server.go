@@ -160,13 +160,7 @@ func (c *Conn) Gone(reason string) {
 	c.unsent.Store(0)
 	c.in.clear()
 	c.unparkAll()
-	c.calls.Lock()
-	open := c.calls.open
-	c.calls.open, c.calls.closed = nil, true
-	c.calls.Unlock()
-	for _, k := range open {
-		k.end(nil, c.closedError(ErrLost))
-	}
+	c.endCalls()
 	s.mu.Lock()
 	delete(s.conns, c.id)
 	s.mu.Unlock()
@@ -264,6 +258,9 @@ func (s *Server) GoAway() {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.GoAway()
 	s.ending.Store(true) // or busy clients that do not know code 1500 would keep it from ending
+	for _, c := range s.Conns() {
+		c.endCalls() // or a silent client would keep the request that waits for it in hand
+	}
 	err := s.drain(ctx)
 	s.mu.Lock()
 	if s.stopped {

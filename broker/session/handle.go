@@ -16,7 +16,7 @@ import (
 
 // Handlers answer the requests of clients about themselves. A heartbeat that
 // brings new groups is answered when they and their retry topics are durable,
-// which no worker waits for; List is memory only.
+// which no worker waits for; all else is memory only, but may write a long JSON text.
 type Handlers struct {
 	Sessions *Table
 	Topics   *topic.Table

@@ -63,6 +63,10 @@ func (p *peer) Oneway(rq code.Request, h command.Header, _ []byte) error {
 	return nil
 }
 
+func (p *peer) Call(code.Request, command.Header, []byte, time.Duration, func(*command.Command, error)) {
+	panic("the table calls nobody")
+}
+
 // take returns and forgets what the peer was told.
 func (p *peer) take() string {
 	p.mu.Lock()

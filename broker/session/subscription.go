@@ -10,8 +10,11 @@ import (
 // SubAll is the expression that takes every message.
 const SubAll = "*"
 
-// TypeTag is the expression type of tags: "TagA || TagB".
-const TypeTag = "TAG"
+// Types of expressions: "TagA || TagB", and one of SQL92.
+const (
+	TypeTag = "TAG"
+	TypeSQL = "SQL92"
+)
 
 // Subscription is what a group wants of a topic, ready for use. It is immutable.
 type Subscription struct {

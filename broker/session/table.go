@@ -25,6 +25,7 @@ type Conn interface {
 	Closed() bool
 	Close(reason string)
 	Oneway(rq code.Request, h command.Header, body []byte) error
+	Call(rq code.Request, h command.Header, body []byte, timeout time.Duration, done func(*command.Command, error))
 }
 
 // Member is a client in a group.
@@ -154,6 +155,30 @@ func (t *Table) Members(g *Group) []Member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return copyMembers(g.members)
+}
+
+// Member returns the consumer of a group with that client id. A client that came
+// back on another connection may be there twice: the last one counts.
+func (t *Table) Member(g *Group, clientID string) (m Member, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range slices.Backward(g.members) {
+		if o.ClientID == clientID {
+			return *o, true
+		}
+	}
+	return Member{}, false
+}
+
+// AllProducers returns the members of all producer groups by group.
+func (t *Table) AllProducers() map[string][]Member {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make(map[string][]Member, len(t.producers))
+	for group, p := range t.producers {
+		all[group] = copyMembers(p.members)
+	}
+	return all
 }
 
 // Producers returns the members of a producer group.

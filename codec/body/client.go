@@ -126,3 +126,15 @@ type ProducerInfo struct {
 type ProducerTableInfo struct {
 	Data map[string][]ProducerInfo `json:"data"`
 }
+
+// GetConsumerStatusBody is how far a client has come with the queues of a topic
+// (the answer to GET_CONSUMER_STATUS_FROM_CLIENT), or, by client id, what all of
+// them answered (INVOKE_BROKER_TO_GET_CONSUMER_STATUS).
+type GetConsumerStatusBody struct {
+	ConsumerTable     map[string]map[MessageQueue]int64 `json:"consumerTable"`
+	MessageQueueTable map[MessageQueue]int64            `json:"messageQueueTable"`
+}
+
+func (g *GetConsumerStatusBody) SetDefaults() {
+	*g = GetConsumerStatusBody{ConsumerTable: map[string]map[MessageQueue]int64{}, MessageQueueTable: map[MessageQueue]int64{}}
+}
