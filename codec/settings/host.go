@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,12 +16,14 @@ type Host struct {
 	Home    string // Java's user.home
 	Name    string // host name
 	Address string // the address others reach this host at
+	Reason  string // why it is Address, for people; may be empty
 	CPUs    int
 }
 
 // ThisHost looks at the machine the way Java's servers do.
 func ThisHost() Host {
-	h := Host{CPUs: runtime.GOMAXPROCS(0), Address: localAddress()}
+	h := Host{CPUs: runtime.GOMAXPROCS(0)}
+	h.Address, h.Reason = pickAddress(localAddresses())
 	h.Home, _ = os.UserHomeDir()
 	if h.Name, _ = os.Hostname(); h.Name == "" {
 		h.Name = "DEFAULT_BROKER"
@@ -28,61 +31,72 @@ func ThisHost() Host {
 	return h
 }
 
-// localAddress picks an address as Java does: interfaces that are up, no
-// bridges or point-to-point links, no loopback; IPv4 before IPv6 and a public
-// address before a private one; 127.0.0.1 when there is nothing.
-func localAddress() string {
-	ifs, err := net.Interfaces()
+// localAddress is an address of this machine and the interface that has it.
+type localAddress struct {
+	netip.Addr
+	nic string
+}
+
+// localAddresses lists the addresses of interfaces that are up, without bridges
+// and point-to-point links, in the order in which Java's NetworkInterface lists
+// them on Linux: what was added last comes first.
+func localAddresses() (list []localAddress) {
+	nics, err := net.Interfaces()
 	if err != nil {
-		return "127.0.0.1"
+		return nil
 	}
-	var addrs []netip.Addr
-	for _, nif := range ifs {
-		if nif.Flags&net.FlagUp == 0 || nif.Flags&net.FlagPointToPoint != 0 || isBridge(nif.Name) {
+	for _, nic := range slices.Backward(nics) {
+		if nic.Flags&net.FlagUp == 0 || nic.Flags&net.FlagPointToPoint != 0 || isBridge(nic.Name) {
 			continue
 		}
-		list, err := nif.Addrs()
+		addrs, err := nic.Addrs()
 		if err != nil {
 			continue
 		}
-		for _, a := range list {
+		for _, a := range slices.Backward(addrs) {
 			if p, err := netip.ParsePrefix(a.String()); err == nil {
-				addrs = append(addrs, p.Addr())
+				list = append(list, localAddress{p.Addr().Unmap(), nic.Name})
 			}
 		}
 	}
-	return pickAddress(addrs)
+	return list
 }
 
-func pickAddress(addrs []netip.Addr) string {
-	var v4, v6 []netip.Addr
-	for _, a := range addrs {
-		a = a.Unmap()
+// pickAddress picks an address as Java's NetworkUtil.getLocalAddress does, and
+// says why: IPv4 before IPv6, the first public one, else the last private IPv4
+// or the first IPv6; no loopback unless there is nothing else. An IPv6 address
+// has brackets, and no zone: it would mean nothing on another machine.
+func pickAddress(list []localAddress) (host, reason string) {
+	var v4, v6 []localAddress
+	for _, a := range list {
 		switch {
 		case a.IsLoopback():
 		case a.Is4():
 			v4 = append(v4, a)
 		default:
-			v6 = append(v6, a.WithZone(""))
+			v6 = append(v6, a)
 		}
 	}
 	for _, a := range v4 {
 		if !a.IsPrivate() {
-			return a.String()
+			return a.String(), "public address of " + a.nic
 		}
 	}
-	if len(v4) > 0 {
-		return v4[len(v4)-1].String()
+	if n := len(v4); n > 0 {
+		a := v4[n-1]
+		return a.String(), "private address of " + a.nic
 	}
+	// Unique local addresses (fd00::/8) are public to Java.
+	siteLocal := netip.MustParsePrefix("fec0::/10")
 	for _, a := range v6 {
-		if !a.IsLinkLocalUnicast() && !a.IsPrivate() {
-			return "[" + a.String() + "]"
+		if !a.IsLinkLocalUnicast() && !siteLocal.Contains(a.WithZone("")) {
+			return "[" + a.WithZone("").String() + "]", "IPv6 address of " + a.nic
 		}
 	}
 	if len(v6) > 0 {
-		return "[" + v6[0].String() + "]"
+		return "[" + v6[0].WithZone("").String() + "]", "link-local IPv6 address of " + v6[0].nic
 	}
-	return "127.0.0.1"
+	return "127.0.0.1", "this machine has no address but loopback"
 }
 
 func isBridge(name string) bool {

@@ -203,20 +203,28 @@ func TestBrokenEscape(t *testing.T) {
 	}
 }
 
+// What NetworkUtil.getLocalAddress of 5.5.0 chose on machines with these
+// addresses, in Java's order: interfaces and addresses that were added last come
+// first.
 func TestPickAddress(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{"127.0.0.1 ::1", "127.0.0.1"},
-		{"127.0.0.1 10.0.0.1 192.168.1.1", "192.168.1.1"},
-		{"10.0.0.1 203.0.113.5 192.168.1.1", "203.0.113.5"},
-		{"::1 fe80::1%eth0 2001:db8::1", "[2001:db8::1]"},
-		{"fe80::1%eth0", "[fe80::1]"},
+	for _, c := range []struct{ in, want, why string }{
+		{"::1/lo 127.0.0.1/lo", "127.0.0.1", "no address but loopback"},
+		{"192.168.1.5/eth1 10.0.0.5/eth0 127.0.0.1/lo", "10.0.0.5", "private address of eth0"},
+		{"192.168.1.5/eth1 10.0.0.6/eth0 10.0.0.5/eth0 127.0.0.1/lo", "10.0.0.5", "private address of eth0"},
+		{"198.51.100.7/eth3 203.0.113.7/eth2 192.168.1.5/eth1 10.0.0.5/eth0", "198.51.100.7", "public address of eth3"},
+		{"fd00::5/eth0 169.254.1.1/eth0 172.17.0.1/br0", "169.254.1.1", "public address of eth0"},
+		{"10.1.0.1/eth0 100.64.0.1/eth0 169.254.1.1/eth0", "100.64.0.1", "public address of eth0"},
+		{"fe80::1%eth0/eth0 2001:db8::1/eth0 ::1/lo", "[2001:db8::1]", "IPv6 address of eth0"},
+		{"fe80::1%eth0/eth0 fd00::1/eth0 ::1/lo", "[fd00::1]", "IPv6 address of eth0"},
+		{"fe80::1%eth0/eth0 ::1/lo", "[fe80::1]", "link-local"},
 	} {
-		var addrs []netip.Addr
+		var list []localAddress
 		for f := range strings.FieldsSeq(c.in) {
-			addrs = append(addrs, netip.MustParseAddr(f))
+			addr, nic, _ := strings.Cut(f, "/")
+			list = append(list, localAddress{netip.MustParseAddr(addr), nic})
 		}
-		if got := pickAddress(addrs); got != c.want {
-			t.Errorf("%s: %s, want %s", c.in, got, c.want)
+		if got, why := pickAddress(list); got != c.want || !strings.Contains(why, c.why) {
+			t.Errorf("%s: %s (%s), want %s", c.in, got, why, c.want)
 		}
 	}
 }
