@@ -126,6 +126,9 @@ func New(o Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkLanes(b.set); err != nil {
+		return nil, err
+	}
 	if b.store, err = store.Open(so); err != nil {
 		return nil, err
 	}
@@ -260,7 +263,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Settings: b.set, Classes: Classes, FS: b.fs, Topics: b.topics, Stats: b.stats, Store: b.figures,
 		Check:   func(s *settings.Set) error { _, err := CheckSettings(s); return err },
 		Changed: b.reload,
-		Live:    func(key string) bool { return live[key] },
+		Live:    func(key string) bool { return live[key] || isLimit(key) },
 		Lane:    func(l remoting.Lane) (int, time.Duration) { return b.server.Waiting(l) },
 		Active:  func() bool { ok, _ := b.store.Writeable(); return ok },
 		Now:     b.now, Log: b.log,
@@ -314,6 +317,7 @@ func (b *Broker) reload(keys []string) {
 	b.puts.Reload()
 	b.sends.Reload()
 	b.pulls.Reload()
+	b.reloadLimits()
 	for _, k := range keys {
 		switch k {
 		case "brokerPermission":

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/fastjson"
+	"github.com/gantrymq/gantry/codec/frame"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/store/vfs"
 )
@@ -137,6 +138,9 @@ func CheckSettings(s *settings.Set) (warnings []string, err error) {
 	}
 	if kind := s.String("metricsExporterType"); kind != "" && !strings.EqualFold(kind, "DISABLE") {
 		warnings = append(warnings, "metricsExporterType="+kind+": metrics are not exported yet")
+	}
+	if n := s.Int64("maxMessageSize"); n > frame.MaxLength {
+		warnings = append(warnings, fmt.Sprintf("maxMessageSize=%d: a frame holds %d bytes at most; longer messages cannot arrive", n, frame.MaxLength))
 	}
 	return warnings, errors.Join(errs...)
 }

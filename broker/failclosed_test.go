@@ -68,6 +68,16 @@ func TestUnsupportedSettings(t *testing.T) {
 	}
 }
 
+// Longer messages than a frame holds cannot arrive, whatever is permitted.
+func TestMaxMessageSizeAboveTheFrame(t *testing.T) {
+	s := brokerSettings()
+	s.Put("maxMessageSize", "16777213")
+	warnings, err := CheckSettings(s)
+	if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], "maxMessageSize=16777213: a frame holds 16777212 bytes") {
+		t.Errorf("%q %v", warnings, err)
+	}
+}
+
 func TestSupportedSettings(t *testing.T) {
 	for _, c := range [][2]string{
 		{"brokerRole", "ASYNC_MASTER"},

@@ -12,9 +12,9 @@ func (b *Broker) Routes() []remoting.Route {
 	const fast, notFast = true, false
 	return []remoting.Route{
 		// Producers. The batch field decides, not the code.
-		{Code: code.SendMessage, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle},
-		{Code: code.SendMessageV2, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle},
-		{Code: code.SendBatchMessage, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle},
+		{Code: code.SendMessage, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle, Reject: b.rejectSends},
+		{Code: code.SendMessageV2, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle, Reject: b.rejectSends},
+		{Code: code.SendBatchMessage, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle, Reject: b.rejectSends},
 
 		// Consumers.
 		{Code: code.PullMessage, Lane: remoting.Inline, Fast: notFast, Handle: b.pulls.Handle},

@@ -440,7 +440,7 @@ func TestBusyStore(t *testing.T) {
 		go func() { answers <- w.answer(n) }()
 	}
 	a := <-answers
-	if code.Response(a.Code) != code.SystemBusy || string(a.Remark) != "[PC_SYNCHRONIZED]broker busy, start flow control for a while" {
+	if code.Response(a.Code) != code.SystemBusy || string(a.Remark) != "[REJECTREQUEST]system busy, start flow control for a while" {
 		t.Errorf("code %d %s", a.Code, a.Remark)
 	}
 	remove()

@@ -1,11 +1,15 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/gantrymq/gantry/broker/send"
 	"github.com/gantrymq/gantry/codec/frame"
+	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store"
 	"github.com/gantrymq/gantry/store/commitlog"
@@ -45,7 +49,7 @@ func (b *Broker) storeOptions() (store.Options, error) {
 			ThoroughInterval: s.Duration("flushCommitLogThoroughInterval"),
 			SyncTimeout:      s.Duration("syncFlushTimeout"),
 			MaxRecord:        frame.MaxLength + 64<<10, // maxMessageSize may change; package send looks at it
-			BusyAfter:        s.Duration("osPageCacheBusyTimeOutMills"),
+			Limits:           b.logLimits(),
 		},
 		CRCTail:       s.Bool("forceVerifyPropCRC"),
 		CutDamagedLog: s.Bool("cutDamagedLog"),
@@ -69,23 +73,86 @@ func (b *Broker) storeOptions() (store.Options, error) {
 	}, nil
 }
 
-// lanes bounds the lanes as Java's thread pools of the same names are.
-func (b *Broker) lanes() map[remoting.Lane]remoting.LaneOptions {
-	of := func(workers, queue, wait string) remoting.LaneOptions {
-		o := remoting.LaneOptions{MaxWait: -1}
-		o.Workers, o.Queue = b.set.Int(workers), b.set.Int(queue)
-		if wait != "" && b.set.Bool("brokerFastFailureEnable") {
-			o.MaxWait = time.Duration(b.set.Int64(wait)) * time.Millisecond
+// laneSettings names the settings that bound a lane, those of Java's thread pool of the
+// same name; wait is empty where Java's has no limit.
+type laneSettings struct{ workers, queue, wait string }
+
+var laneKeys = map[remoting.Lane]laneSettings{
+	remoting.Send:        {"sendMessageThreadPoolNums", "sendThreadPoolQueueCapacity", "waitTimeMillsInSendQueue"},
+	remoting.Reply:       {"processReplyMessageThreadPoolNums", "replyThreadPoolQueueCapacity", ""},
+	remoting.Pull:        {"pullMessageThreadPoolNums", "pullThreadPoolQueueCapacity", "waitTimeMillsInPullQueue"},
+	remoting.LitePull:    {"litePullMessageThreadPoolNums", "litePullThreadPoolQueueCapacity", "waitTimeMillsInLitePullQueue"},
+	remoting.Ack:         {"ackMessageThreadPoolNums", "ackThreadPoolQueueCapacity", "waitTimeMillsInAckQueue"},
+	remoting.Query:       {"queryMessageThreadPoolNums", "queryThreadPoolQueueCapacity", ""},
+	remoting.Client:      {"clientManageThreadPoolNums", "clientManagerThreadPoolQueueCapacity", ""},
+	remoting.Heartbeat:   {"heartbeatThreadPoolNums", "heartbeatThreadPoolQueueCapacity", "waitTimeMillsInHeartbeatQueue"},
+	remoting.Consumer:    {"consumerManageThreadPoolNums", "consumerManagerThreadPoolQueueCapacity", ""},
+	remoting.Transaction: {"endTransactionThreadPoolNums", "endTransactionPoolQueueCapacity", "waitTimeMillsInTransactionQueue"},
+	remoting.Admin:       {"adminBrokerThreadPoolNums", "adminBrokerThreadPoolQueueCapacity", "waitTimeMillsInAdminBrokerQueue"},
+}
+
+// checkLanes refuses numbers with which Java's thread pools cannot be made.
+func checkLanes(s *settings.Set) error {
+	var errs []error
+	for _, l := range laneKeys {
+		for _, key := range []string{l.workers, l.queue} {
+			if n := s.Int(key); n < 1 {
+				errs = append(errs, fmt.Errorf("%s=%d: at least 1 is needed", key, n))
+			}
 		}
-		return o
 	}
-	return map[remoting.Lane]remoting.LaneOptions{
-		remoting.Send:      of("sendMessageThreadPoolNums", "sendThreadPoolQueueCapacity", "waitTimeMillsInSendQueue"),
-		remoting.Pull:      of("pullMessageThreadPoolNums", "pullThreadPoolQueueCapacity", "waitTimeMillsInPullQueue"),
-		remoting.LitePull:  of("litePullMessageThreadPoolNums", "litePullThreadPoolQueueCapacity", "waitTimeMillsInLitePullQueue"),
-		remoting.Heartbeat: of("heartbeatThreadPoolNums", "heartbeatThreadPoolQueueCapacity", "waitTimeMillsInHeartbeatQueue"),
-		remoting.Client:    of("clientManageThreadPoolNums", "clientManagerThreadPoolQueueCapacity", ""),
-		remoting.Consumer:  of("consumerManageThreadPoolNums", "consumerManagerThreadPoolQueueCapacity", ""),
-		remoting.Admin:     of("adminBrokerThreadPoolNums", "adminBrokerThreadPoolQueueCapacity", "waitTimeMillsInAdminBrokerQueue"),
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+// lanes bounds the lanes.
+func (b *Broker) lanes() map[remoting.Lane]remoting.LaneOptions {
+	lanes := make(map[remoting.Lane]remoting.LaneOptions, len(laneKeys))
+	for l, k := range laneKeys {
+		lanes[l] = remoting.LaneOptions{Workers: b.set.Int(k.workers), Queue: b.set.Int(k.queue), MaxWait: b.maxWait(k.wait)}
 	}
+	return lanes
+}
+
+// maxWait is the longest wait in a queue by a setting; negative: no limit.
+func (b *Broker) maxWait(key string) time.Duration {
+	if key == "" || !b.set.Bool("brokerFastFailureEnable") {
+		return -1
+	}
+	return max(time.Duration(b.set.Int64(key))*time.Millisecond, time.Millisecond)
+}
+
+// logLimits bounds the wait of sends for the leader of the log, where Java's wait
+// in the queue of a thread pool.
+func (b *Broker) logLimits() commitlog.Limits {
+	return commitlog.Limits{
+		BusyAfter: max(b.set.Duration("osPageCacheBusyTimeOutMills"), time.Millisecond),
+		MaxWait:   max(b.maxWait("waitTimeMillsInSendQueue"), 0),
+		MaxDrafts: b.set.Int("sendThreadPoolQueueCapacity"),
+	}
+}
+
+// isLimit says that reloadLimits puts a setting into force.
+func isLimit(key string) bool {
+	for _, k := range laneKeys {
+		if key == k.wait {
+			return true
+		}
+	}
+	return key == "brokerFastFailureEnable" || key == "osPageCacheBusyTimeOutMills"
+}
+
+// reloadLimits puts changed limits into force.
+func (b *Broker) reloadLimits() {
+	b.store.Log().SetLimits(b.logLimits())
+	for l, k := range laneKeys {
+		b.server.SetMaxWait(l, b.maxWait(k.wait))
+	}
+}
+
+// rejectSends refuses sends at the door while the log is stalled (Java:
+// SendMessageProcessor.rejectRequest).
+func (b *Broker) rejectSends() (remoting.Slow, bool) {
+	took, stalled := b.store.Log().Stalled()
+	return remoting.Slow{What: send.WriteOfTheLog, Took: took}, stalled
 }

@@ -210,6 +210,7 @@ func (c *Conn) handle(rd *Round, f frame.Frame, own *buffer) error {
 		r.Fail(code.GoAway, "please go away")
 	case at == len(s.opt.Routes) || c.fast && !s.opt.Routes[at].Fast:
 		r.Fail(code.RequestCodeNotSupported, fmt.Sprintf(" request type %d not supported", r.Cmd.Code))
+	case s.opt.Routes[at].rejects(r):
 	case s.opt.Routes[at].Lane == Inline:
 		r.refs.Store(2)
 		r.run(s.opt.Routes[at].Handle, detached|handed)

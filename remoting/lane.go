@@ -1,17 +1,9 @@
 package remoting
 
 import (
-	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/gantrymq/gantry/codec/code"
-)
-
-// Remarks of refusals. They are Java's to the letter, since clients and operators look for them.
-const (
-	remarkOverload = "[OVERLOAD]system busy, start flow control for a while"
-	remarkTimeout  = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: %dms, size of queue: %d"
 )
 
 // mostBytes bounds the frames that wait in one lane, since their number says little: they may have 16 MiB each. It is
@@ -26,8 +18,9 @@ const mostBytes = 256 << 20
 type lane struct {
 	srv  *Server
 	name Lane
-	opt  LaneOptions
-	most int // mostBytes; less in tests
+	opt  LaneOptions  // MaxWait: at first
+	wait atomic.Int64 // MaxWait in ns, not above 0: no limit
+	most int          // mostBytes; less in tests
 
 	mu         sync.Mutex
 	work       sync.Cond
@@ -53,8 +46,24 @@ func newLane(s *Server, name Lane, opt LaneOptions) *lane {
 		opt.MaxWait = d.MaxWait
 	}
 	l := &lane{srv: s, name: name, opt: opt, most: mostBytes}
+	l.wait.Store(int64(opt.MaxWait))
 	l.work.L = &l.mu
 	return l
+}
+
+// maxWait is the longest wait, and whether there is one.
+func (l *lane) maxWait() (time.Duration, bool) {
+	d := time.Duration(l.wait.Load())
+	return d, d > 0
+}
+
+// setMaxWait changes it. What waits already is measured by the new limit.
+func (l *lane) setMaxWait(d time.Duration) {
+	l.wait.Store(int64(d))
+	l.mu.Lock()
+	l.armed = false
+	l.mu.Unlock()
+	l.tick()
 }
 
 // put adds a request. It never waits. One that has been in the lane before (again) is not refused for lack of room.
@@ -64,9 +73,9 @@ func (l *lane) put(r *Request, again bool) {
 	l.mu.Lock()
 	full := l.length >= l.opt.Queue || l.length > 0 && l.bytes+size > l.most
 	if l.stopped || full && !again {
+		left := l.length
 		l.mu.Unlock()
-		l.srv.stats.overloads.Add(1)
-		r.Fail(code.SystemBusy, remarkOverload)
+		r.Busy(Overload, Slow{What: l.what(), Left: left})
 		r.drop()
 		return
 	}
@@ -87,9 +96,14 @@ func (l *lane) put(r *Request, again bool) {
 		l.workers++
 		l.srv.wg.Go(l.worker)
 	}
-	l.arm(l.opt.MaxWait)
+	if d, limited := l.maxWait(); limited {
+		l.arm(d)
+	}
 	l.mu.Unlock()
 }
+
+// what names the lane in log lines.
+func (l *lane) what() string { return "lane " + l.name.String() }
 
 func (l *lane) pop() *Request {
 	r := l.head
@@ -119,7 +133,8 @@ func (l *lane) worker() {
 		r := l.pop()
 		left := l.length
 		l.mu.Unlock()
-		if waited := l.srv.opt.Now().Sub(r.queued); l.opt.MaxWait > 0 && waited >= l.opt.MaxWait {
+		waited := l.srv.opt.Now().Sub(r.queued)
+		if most, limited := l.maxWait(); limited && waited >= most {
 			l.expire(r, waited, left)
 		} else if c := r.Conn; !c.park(r) {
 			r.round = rd
@@ -133,18 +148,18 @@ func (l *lane) worker() {
 }
 
 func (l *lane) expire(r *Request, waited time.Duration, left int) {
-	l.srv.stats.timeouts.Add(1)
-	r.Fail(code.SystemBusy, fmt.Sprintf(remarkTimeout, waited.Milliseconds(), left))
+	r.Busy(TimeoutCleanQueue, Slow{What: l.what(), Waited: waited, Left: left})
 	r.drop()
 }
 
 // scan answers what has waited too long.
 func (l *lane) scan(now time.Time) {
-	if l.opt.MaxWait <= 0 {
+	most, limited := l.maxWait()
+	if !limited {
 		return
 	}
 	l.mu.Lock()
-	for l.head != nil && now.Sub(l.head.queued) >= l.opt.MaxWait {
+	for l.head != nil && now.Sub(l.head.queued) >= most {
 		r := l.pop()
 		left := l.length
 		l.mu.Unlock()
@@ -154,9 +169,9 @@ func (l *lane) scan(now time.Time) {
 	l.mu.Unlock()
 }
 
-// arm starts the timer if something may have to be answered after d. With the lock held.
+// arm starts the timer if it does not run. With the lock held.
 func (l *lane) arm(d time.Duration) {
-	if l.opt.MaxWait <= 0 || l.armed || l.stopped {
+	if l.armed || l.stopped {
 		return
 	}
 	l.armed = true
@@ -172,8 +187,8 @@ func (l *lane) tick() {
 	l.scan(now)
 	l.mu.Lock()
 	l.armed = false
-	if l.head != nil {
-		l.arm(max(l.opt.MaxWait-now.Sub(l.head.queued), time.Millisecond))
+	if most, limited := l.maxWait(); limited && l.head != nil {
+		l.arm(max(most-now.Sub(l.head.queued), time.Millisecond))
 	}
 	l.mu.Unlock()
 }

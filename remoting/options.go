@@ -85,6 +85,9 @@ type Route struct {
 	Lane   Lane
 	Fast   bool // answered on the fast (VIP) port as well
 	Handle Handler
+	// Reject, if set, says that a request of this code would wait for something slow, and for what: it is refused with
+	// code 2 before it is looked at. It is called on event loops, for each request.
+	Reject func() (Slow, bool)
 }
 
 // Options are the fixed properties of a Server. The zero value of a field stands for the default in brackets.

@@ -354,3 +354,6 @@ func (s *Server) Waiting(l Lane) (n int, longest time.Duration) {
 	}
 	return ln.length, longest
 }
+
+// SetMaxWait changes the longest wait in a lane; not above 0: no limit. It is in force at once, for what waits too.
+func (s *Server) SetMaxWait(l Lane, d time.Duration) { s.lanes[l].setMaxWait(d) }

@@ -422,7 +422,7 @@ func TestLaneBytes(t *testing.T) {
 	<-started // the worker has it
 	feed(1, 200<<10)
 	feed(2, 1) // above the bound, which one request alone may be
-	if as := w.answers(t); len(as) != 1 || as[0] != "2 2 "+remarkOverload+"|" {
+	if as := w.answers(t); len(as) != 1 || as[0] != "2 2 "+remarks[Overload]+"|" {
 		t.Errorf("%q", as)
 	}
 	close(gate)
@@ -431,7 +431,7 @@ func TestLaneBytes(t *testing.T) {
 		feed(10+i, 1)
 		<-started
 	}
-	if n := s.Stats().Overloads; n != 1 {
+	if n := s.Stats().Busy[Overload]; n != 1 {
 		t.Errorf("%d were refused", n)
 	}
 	if n, _ := s.Waiting(Admin); n != 0 || s.lanes[Admin].bytes != 0 {

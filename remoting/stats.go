@@ -22,8 +22,7 @@ type stats struct {
 	idle      atomic.Uint64
 	malformed atomic.Uint64
 	overflows atomic.Uint64
-	overloads atomic.Uint64
-	timeouts  atomic.Uint64
+	busy      [causes]busyCause
 	panics    atomic.Uint64
 }
 
@@ -46,8 +45,7 @@ type Stats struct {
 	Idle        uint64                  // connections closed because nothing moved
 	Malformed   uint64                  // connections closed because of a frame that is none
 	Overflows   uint64                  // connections closed because the peer did not read its answers
-	Overloads   uint64                  // requests refused because their lane was full
-	Timeouts    uint64                  // requests refused because they waited too long in their lane
+	Busy        map[Cause]uint64        // requests refused with code 2, by cause; those that happened
 	Panics      uint64                  // handlers that failed
 	Requests    map[code.Request]uint64 // by code, of the routes that were used
 	Unknown     uint64                  // requests of codes without a route
@@ -62,10 +60,14 @@ func (s *Server) Stats() Stats {
 		Idle:        s.stats.idle.Load(),
 		Malformed:   s.stats.malformed.Load(),
 		Overflows:   s.stats.overflows.Load(),
-		Overloads:   s.stats.overloads.Load(),
-		Timeouts:    s.stats.timeouts.Load(),
 		Panics:      s.stats.panics.Load(),
+		Busy:        make(map[Cause]uint64),
 		Requests:    make(map[code.Request]uint64),
+	}
+	for c := range s.stats.busy {
+		if n := s.stats.busy[c].n.Load(); n > 0 {
+			st.Busy[Cause(c)] = n
+		}
 	}
 	for _, sh := range s.stats.shards {
 		for i := range s.opt.Routes {

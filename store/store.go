@@ -38,6 +38,9 @@ const (
 	IllegalSize  = commitlog.IllegalSize
 	CreateFailed = commitlog.CreateFailed
 	Busy         = commitlog.Busy
+	Overload     = commitlog.Overload
+	Expired      = commitlog.Expired
+	Cleared      = commitlog.Cleared
 	Refused      = commitlog.Refused
 )
 

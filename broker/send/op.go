@@ -83,7 +83,7 @@ func (o *op) start(noWait bool) *refusal {
 		CRCTail:        o.cfg.crcTail,
 	}
 	o.buf = o.buf[:0]
-	o.draft = store.Draft{NoWait: noWait, Done: o}
+	o.draft = store.Draft{NoWait: noWait, Expires: true, Done: o}
 	if o.cfg.crcTail {
 		o.draft.Seal = put.Seal
 	}
@@ -126,6 +126,9 @@ func (o *op) finishDraft(n int) {
 // AppendDone answers the producer. It runs at the end of the round, or on the
 // goroutine that wrote or flushed the draft.
 func (o *op) AppendDone(d *store.Draft) {
+	if o.busy(d) {
+		return
+	}
 	c, remark := o.p.outcome(d)
 	if !d.Status.Stored() {
 		o.fail(c, remark)

@@ -37,34 +37,45 @@ func (l *Log) Append(ds []*Draft) {
 	}
 	at := l.opts.Now()
 	now := l.since(at)
-	var size int64
 	for _, d := range ds {
 		d.queued = now
-		size += int64(len(d.Records))
 	}
 	l.mu.Lock()
-	if status, err := l.admit(now, size); err != nil {
-		l.mu.Unlock()
-		for _, d := range ds {
-			d.refuse(status, err)
+	n, size, status, err := l.accept(ds, now)
+	if err != nil {
+		defer l.refuse(ds[n:], status, err)
+		if n == 0 {
+			l.mu.Unlock()
+			return
 		}
-		l.complete(ds)
-		return
 	}
-	l.queue = append(l.queue, ds...)
+	l.queue = append(l.queue, ds[:n]...)
 	l.queuedB += size
 	if l.leading {
+		l.watch(now)
 		l.mu.Unlock()
 		return
 	}
 	l.leading = true
 	elsewhere := l.mayWait()
+	if elsewhere {
+		l.watch(now)
+	}
 	l.mu.Unlock()
 	if elsewhere {
 		l.relay <- struct{}{} // room for one, and there is one leader
 		return
 	}
 	l.lead(maxTurns, at)
+}
+
+// refuse ends drafts that were not queued. Where others of the same call were,
+// this may run after those are done: ds is read before.
+func (l *Log) refuse(ds []*Draft, status Status, err error) {
+	for _, d := range ds {
+		d.refuse(status, err)
+	}
+	l.complete(ds)
 }
 
 // mayWait says that the next turn may have to wait for the disk: the one before
@@ -88,9 +99,9 @@ func (l *Log) admit(now, size int64) (Status, error) {
 	case !l.leading:
 		return OK, nil
 	case l.queuedB > 0 && l.queuedB+size > l.opts.MaxQueued:
-		return Busy, errQueueFull
+		return Overload, errQueueFull
 	}
-	if from := l.busyFrom.Load(); from != 0 && now-from > int64(l.opts.BusyAfter) {
+	if from := l.busyFrom.Load(); from != 0 && now-from > int64(l.limits.BusyAfter) {
 		return Busy, errStalled
 	}
 	return OK, nil

@@ -1,6 +1,9 @@
 package commitlog
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Counter is the next offset of a queue. Only the log's leader advances it;
 // everybody may read it. While a round is being written the value may be ahead
@@ -35,9 +38,14 @@ const (
 	// CreateFailed: the next segment could not be created
 	// (CREATE_MAPPED_FILE_FAILED).
 	CreateFailed
-	// Busy: the write before takes too long or too much is queued
-	// (OS_PAGE_CACHE_BUSY).
+	// Busy: the write before takes too long (OS_PAGE_CACHE_BUSY).
 	Busy
+	// Overload: too much waits for the leader already.
+	Overload
+	// Expired: it has waited in vain for Limits.MaxWait.
+	Expired
+	// Cleared: it waited while a write took longer than Limits.BusyAfter.
+	Cleared
 	// Refused is for Fix: the draft is not to be stored.
 	Refused
 )
@@ -56,6 +64,12 @@ func (s Status) String() string {
 		return "segment not created"
 	case Busy:
 		return "busy"
+	case Overload:
+		return "overload"
+	case Expired:
+		return "expired"
+	case Cleared:
+		return "cleared"
 	case Refused:
 		return "refused"
 	}
@@ -83,6 +97,9 @@ type Draft struct {
 	QueueDelta int64
 	// NoWait: with synchronous flush do not wait for it (property WAIT=false).
 	NoWait bool
+	// Expires: a client waits for it and is better told to come again than to
+	// wait long, see Limits. The drafts of one Append are all of one kind.
+	Expires bool
 
 	// Fix, if set, runs in the leader before the draft gets its place, with
 	// QueueOffset and StoreTimestamp set. It may replace Records, also by
@@ -102,6 +119,10 @@ type Draft struct {
 	PhysicalOffset int64 // of the first record
 	QueueOffset    int64 // of the first record
 	StoreTimestamp int64 // ms
+	// Of a draft that is Expired or Cleared: how long it has waited, and how
+	// many still did when it was taken out.
+	Waited time.Duration
+	Left   int
 
 	queued int64 // when Append was called, ns of the log's clock
 	end    int64 // physical offset behind the last record

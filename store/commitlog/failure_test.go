@@ -332,7 +332,7 @@ func TestQueueIsBounded(t *testing.T) {
 	close(leave)
 	w.Wait()
 	<-done
-	if first.Status != OK || ds[0].Status != OK || ds[1].Status != OK || ds[2].Status != Busy {
+	if first.Status != OK || ds[0].Status != OK || ds[1].Status != OK || ds[2].Status != Overload {
 		t.Errorf("%v, %v, %v, %v", first.Status, ds[0].Status, ds[1].Status, ds[2].Status)
 	}
 }

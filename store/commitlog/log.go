@@ -42,9 +42,7 @@ type Options struct {
 	HotBytes int64
 	// MaxRecord limits one record, maxMessageSize + 64 KiB, 4 MiB + 64 KiB.
 	MaxRecord int
-	// BusyAfter: drafts are refused while a write takes longer than this,
-	// osPageCacheBusyTimeOutMills, 1 s.
-	BusyAfter time.Duration
+	Limits    Limits // at first, see SetLimits
 	// MaxQueued limits the bytes that wait for the leader, 64 MiB.
 	MaxQueued int64
 
@@ -61,7 +59,6 @@ func (o *Options) setDefaults() {
 	setDefault(&o.ThoroughInterval, 10*time.Second)
 	setDefault(&o.SyncTimeout, 5*time.Second)
 	setDefault(&o.MaxRecord, 4<<20+64<<10)
-	setDefault(&o.BusyAfter, time.Second)
 	setDefault(&o.MaxQueued, 64<<20)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -83,6 +80,7 @@ var (
 	errStalled      = errors.New("the write before has not returned")
 	errPanic        = errors.New("a panic while appending left the log in doubt")
 	errQueueFull    = errors.New("too many bytes wait for being written")
+	errQueueLong    = errors.New("too many messages wait for being written")
 )
 
 // Log is the message log of a store.
@@ -112,6 +110,12 @@ type Log struct {
 	relay    chan struct{} // hands the lead to relayLoop
 	slow     bool          // the last turn waited for the disk; the leader's
 	busyFrom atomic.Int64  // when the present round began, 0: none
+
+	// When to refuse what waits.
+	limits    Limits
+	busyAfter atomic.Int64 // of limits, ns
+	watcher   *time.Timer
+	watching  bool // it runs
 
 	// Owned by the leader.
 	spare  []*Draft
@@ -145,6 +149,7 @@ func Open(fsys vfs.FS, opts Options) (*Log, error) {
 	l.flushed.Store(series.End())
 	l.base.Store(math.MaxInt64)
 	l.flush.init(l)
+	l.SetLimits(opts.Limits)
 	return l, nil
 }
 

@@ -205,7 +205,7 @@ func (s *suite) overload(t *testing.T) {
 	}
 	// A oneway request is dropped without a word.
 	p.Send(Frame(`{"code":10,"flag":2,"opaque":77}`, nil))
-	eventually(t, "the refusals are counted", func() bool { return srv.Stats().Overloads == 4 })
+	eventually(t, "the refusals are counted", func() bool { return srv.Stats().Busy[remoting.Overload] == 4 })
 	close(gate)
 	for i := range int32(3) {
 		if a := p.Answer(); a.Code != 0 || a.Opaque != i {
@@ -252,7 +252,7 @@ func (s *suite) laneTimeout(t *testing.T) {
 	if a := p.Answer(); a.Code != 0 || a.Opaque != 0 {
 		t.Errorf("the one that was being handled: %+v", a)
 	}
-	if n := srv.Stats().Timeouts; n != 3 {
+	if n := srv.Stats().Busy[remoting.TimeoutCleanQueue]; n != 3 {
 		t.Errorf("%d time-outs were counted", n)
 	}
 }
