@@ -24,7 +24,7 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.LockBatchMQ, Lane: remoting.Admin, Fast: fast, Handle: b.locks.LockBatch}, // JSON of any length
 		{Code: code.UnlockBatchMQ, Lane: remoting.Admin, Fast: fast, Handle: b.locks.UnlockBatch},
 
-		{Code: code.ConsumerSendMsgBack, Lane: remoting.Send, Fast: fast, Handle: b.retries.Handle},
+		{Code: code.ConsumerSendMsgBack, Lane: remoting.Send, Fast: fast, Handle: b.retries.Handle, Reject: b.rejectSends},
 
 		// Sessions.
 		{Code: code.HeartBeat, Lane: remoting.Heartbeat, Fast: fast, Handle: b.clients.Heartbeat},

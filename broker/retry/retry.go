@@ -182,6 +182,7 @@ var javaStatus = map[store.Status]string{
 	store.IllegalSize:  "MESSAGE_ILLEGAL",
 	store.CreateFailed: "CREATE_MAPPED_FILE_FAILED",
 	store.Busy:         "OS_PAGE_CACHE_BUSY",
+	store.Overload:     "OS_PAGE_CACHE_BUSY",
 }
 
 // stored answers the consumer.
