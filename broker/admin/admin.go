@@ -7,11 +7,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gantrymq/gantry/broker/group"
+	"github.com/gantrymq/gantry/broker/offset"
+	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
+	"github.com/gantrymq/gantry/store"
 	"github.com/gantrymq/gantry/store/vfs"
 )
 
@@ -30,9 +34,15 @@ type Options struct {
 	Changed func(keys []string)
 	FS      vfs.FS // of the configuration file
 
-	Topics *topic.Table
-	Stats  *stats.Table
+	Topics   *topic.Table
+	Groups   *group.Table
+	Offsets  *offset.Table
+	Sessions *session.Table
+	Stats    *stats.Table
+	Queues   *store.Store // for the offsets and times in queues
 
+	// Address is the broker's, as clients reach it.
+	Address string
 	// Store gives the store's figures for request 28, by their names there.
 	Store func() map[string]string
 	// Lane gives the state of a lane: requests that wait, and how long the first

@@ -260,6 +260,16 @@ func (t *Table) Close() error {
 	return err
 }
 
+// Names lists all groups in the order of their names.
+func (t *Table) Names() []string {
+	list := make([]string, 0, t.groups.Len())
+	for name := range t.groups.All() {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
+
 // Len is the number of groups.
 func (t *Table) Len() int { return t.groups.Len() }
 

@@ -149,6 +149,16 @@ func (t *Table) Consumers(name []byte) *Group {
 	return g
 }
 
+// Subscribers lists the online consumer groups that subscribe to a topic.
+func (t *Table) Subscribers(topic string) (groups []string) {
+	for name, g := range t.consumers.All() {
+		if g.Subscriptions()[topic] != nil {
+			groups = append(groups, name)
+		}
+	}
+	return groups
+}
+
 // Members returns the members of a consumer group in the order in which they
 // came.
 func (t *Table) Members(g *Group) []Member {
