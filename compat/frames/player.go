@@ -24,6 +24,7 @@ type Player struct {
 	Strict func([]byte) ([]byte, error)
 
 	ids   map[string]string // message ids by the name of @as
+	asked map[string]string // positions in the log that the last request named, and the script's words for them
 	conns map[string]*Conn
 	held  map[string]int32   // opaque of the last request sent on a connection
 	early map[string][]Frame // requests of the server that came before the answer that a step waited for
@@ -149,6 +150,7 @@ func (p *Player) play(ctx context.Context, st *Step) (f Frame, answered bool, er
 }
 
 func (p *Player) request(c *Conn, st *Step) (Frame, error) {
+	p.asked = map[string]string{}
 	body, err := p.expand(string(st.Frame.Body))
 	if err != nil {
 		return Frame{}, err
@@ -190,8 +192,24 @@ func (p *Player) expand(s string) (text string, err error) {
 			more, _ := strconv.ParseInt(add, 10, 64)
 			n += more
 		}
-		return strconv.FormatInt(n, 10)
+		value := strconv.FormatInt(n, 10)
+		if name != "NOW" {
+			p.asked[value] = word
+		}
+		return value
 	}), err
+}
+
+var number = regexp.MustCompile(`-?\b[0-9]+\b`)
+
+// places puts the script's words in the place of positions that the request named.
+func (p *Player) places(remark string) string {
+	return number.ReplaceAllStringFunc(remark, func(n string) string {
+		if word, ok := p.asked[n]; ok {
+			return word
+		}
+		return n
+	})
 }
 
 func (p *Player) raw(ctx context.Context, st *Step) (Frame, error) {
@@ -209,9 +227,11 @@ func (p *Player) raw(ctx context.Context, st *Step) (Frame, error) {
 var (
 	times  = regexp.MustCompile(`\b1[0-9]{12}\b`)
 	drawn  = regexp.MustCompile(`\b(?:[0-9A-F]{56}|[0-9A-F]{32})\b`)
+	ids6   = regexp.MustCompile(`\$ID[0-9A-F]{40}\b`) // what Java makes of the flags of an IPv6 address
 	ids    = regexp.MustCompile(`\$ID[0-9A-F]{16}\b`)
 	counts = regexp.MustCompile(`"counter":[0-9]+`) // how often a table changed is nobody's business
-	places = regexp.MustCompile(`(?i)phyoffset$`)   // ext fields that name a position in the log
+	inLog  = regexp.MustCompile(`"physicOffset":[0-9]+`)
+	places = regexp.MustCompile(`(?i)phyoffset$`) // ext fields that name a position in the log
 	folder = regexp.MustCompile(`commitLogDiskRatio_\S+`)
 	client = regexp.MustCompile(`127\.0\.0\.1:[0-9]{4,5}\b`)
 )
@@ -234,10 +254,12 @@ func Same(got, want string) bool {
 
 // hide puts placeholders for what differs from run to run.
 func (p *Player) hide(s string) string {
-	s = ids.ReplaceAllString(p.mask.Replace(s), "$$ID")
+	s = ids6.ReplaceAllString(p.mask.Replace(s), "$$ID6")
+	s = ids.ReplaceAllString(s, "$$ID")
 	s = drawn.ReplaceAllString(s, "$$UNIQ")
 	s = client.ReplaceAllString(s, "127.0.0.1:$$PORT")
 	s = counts.ReplaceAllString(s, `"counter":$$N`)
+	s = inLog.ReplaceAllString(s, `"physicOffset":$$N`)
 	return times.ReplaceAllString(s, "$$MS")
 }
 
@@ -255,7 +277,7 @@ func (p *Player) show(f Frame, how string) (string, error) {
 	if exception.MatchString(f.Remark) {
 		b.WriteString(anyRemark)
 	} else if f.Remark != "" {
-		fmt.Fprintf(&b, "remark %s\n", p.hide(f.Remark))
+		fmt.Fprintf(&b, "remark %s\n", p.hide(p.places(f.Remark)))
 	}
 	if f.Ext != nil && len(f.Ext) == 0 {
 		b.WriteString("ext\n")
@@ -267,8 +289,11 @@ func (p *Player) show(f Frame, how string) (string, error) {
 	slices.Sort(keys)
 	for _, k := range keys {
 		v := p.hide(f.Ext[k])
-		if places.MatchString(k) && v != "0" {
+		switch {
+		case places.MatchString(k) && v != "0":
 			v = "$N"
+		case k == "recallHandle": // holds a time in base 64
+			v = "$UNIQ"
 		}
 		fmt.Fprintf(&b, "ext %s=%s\n", k, v)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ import (
 //
 // TARGET is broker, fast (its fast port) or namesrv. Then come the ext fields, NAME=VALUE, with VALUE in Go's quotes where
 // it has blanks, quotes or control characters, or -NAME to leave out one of the base, -- to leave out all; more lines may
-// follow, indented, also `body "text"` or `body hex 00ff` (several are joined). Options stand between them: @conn=NAME
+// follow, indented, also `body "text"` or `body hex 00ff` (several are joined). {{y*300}} in a value is 300 times y. Options stand between them: @conn=NAME
 // (default: one connection for each target), @version=400, @language=CPP, @flag=2 (oneway), @show=keys|sorted|none (what of
 // the body is compared: only the names in a table or a properties text; a JSON text with the members of arrays in order;
 // nothing), @as=NAME (see below), @once (a reading call that is not repeated), and @within=1s, also of raw, frame and next:
@@ -79,7 +80,7 @@ type Step struct {
 
 // Reads tells whether the step only reads what the server may show a little later.
 func (st *Step) Reads() bool {
-	return st.Verb == "call" && !st.Once && slices.Contains([]int{11, 12, 29, 30, 31, 32, 33, 105, 206, 224, 308, 361}, st.Code)
+	return st.Verb == "call" && !st.Once && slices.Contains([]int{11, 12, 14, 29, 30, 31, 32, 33, 38, 105, 206, 224, 308, 361}, st.Code)
 }
 
 // ParseScript reads a script.
@@ -229,8 +230,15 @@ func (st *Step) body(text string) error {
 	return nil
 }
 
+var repeated = regexp.MustCompile(`\{\{([^{}*]+)\*([0-9]+)\}\}`)
+
 func (st *Step) word(w string) (err error) {
 	k, v, ok := strings.Cut(w, "=")
+	v = repeated.ReplaceAllStringFunc(v, func(s string) string {
+		m := repeated.FindStringSubmatch(s)
+		n, _ := strconv.Atoi(m[2])
+		return strings.Repeat(m[1], n)
+	})
 	switch {
 	case w == "--":
 		st.Frame.Ext = nil

@@ -53,6 +53,7 @@ func TestExpand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.asked = map[string]string{}
 	p.ids["m"] = "7F00000100002A9F0000000000000100"
 	for text, want := range map[string]string{
 		"$BROKER $FAST $HA": "127.0.0.1:10911 127.0.0.1:10909 127.0.0.1:10912", "$m": p.ids["m"], "$m.at": "256", "$m.at+17": "273", "$m.at-256": "0", "$n 5$": "$n 5$",

@@ -109,7 +109,12 @@ func startGantry(ctx context.Context, t *testing.T) (servers, error) {
 		return servers{}, err
 	}
 	t.Cleanup(ns.Kill)
-	broker, err := gantryserver.StartBroker(ctx, t.TempDir(), map[string]string{"namesrvAddr": ns.Namesrv, "enablePropertyFilter": "true"})
+	// As Java's, it has a file that changes of its configuration (25) are written to.
+	file := filepath.Join(t.TempDir(), "broker.conf")
+	if err := os.WriteFile(file, []byte("enablePropertyFilter=true\nbrokerIP1=127.0.0.1\nbrokerName=broker-a\n"), 0o644); err != nil {
+		return servers{}, err
+	}
+	broker, err := gantryserver.Start(ctx, t.TempDir(), "broker", []string{"-c", file}, map[string]string{"namesrvAddr": ns.Namesrv})
 	if err != nil {
 		return servers{}, err
 	}
@@ -193,7 +198,7 @@ func playOne(ctx context.Context, t *testing.T, who string, a *Area, s servers, 
 func playStep(ctx context.Context, p *frames.Player, st *frames.Step, want string) (got string, err error) {
 	const lag, pause = 5 * time.Second, 50 * time.Millisecond
 	if *update && st.Reads() {
-		time.Sleep(lag / 10) // capturing: nothing to compare with
+		time.Sleep(lag / 16) // capturing: nothing to compare with
 	}
 	for end := time.Now().Add(lag); ; time.Sleep(pause) {
 		got, err = p.Play(ctx, st)
