@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,6 +22,11 @@ var later = []int{32, 43, 200, 201, 351, 352}
 // compares their forms.
 var figures = []string{"runtime.txt", "list.txt"}
 
+// with are the settings of scripts that want others than the defaults.
+var with = map[string]map[string]string{
+	"lockstrict.txt": {"lockInStrictMode": "true", "totalReplicas": "3"},
+}
+
 // TestJavaAnswers plays the scripts of raw requests that were recorded against
 // the Java broker 5.5.0, each against a broker with an empty store.
 func TestJavaAnswers(t *testing.T) {
@@ -38,7 +44,7 @@ func TestJavaAnswers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := startBroker(t)
+			b := startBroker(t, with[filepath.Base(name)])
 			dial := func() (net.Conn, error) { return net.Dial("tcp", b.Addresses().Broker) }
 			p := answers.Player{Dial: dial, Put: answers.SendPut(dial), Strict: fastjson.Normalize, Wait: 10 * time.Second,
 				Skip: func(code int) bool { return slices.Contains(later, code) }}
@@ -53,11 +59,15 @@ func TestJavaAnswers(t *testing.T) {
 	}
 }
 
-func startBroker(t *testing.T) *Broker {
+func startBroker(t *testing.T, more ...map[string]string) *Broker {
 	t.Helper()
 	s := settings.New(Classes...)
-	for k, v := range map[string]string{"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerIP1": "127.0.0.1",
-		"bindAddress": "127.0.0.1", "listenPort": "0", "storePathRootDir": t.TempDir(), "brokerConfigPath": filepath.Join(t.TempDir(), "broker.conf"), "namesrvAddr": "", "mappedFileSizeCommitLog": "67108864"} {
+	all := map[string]string{"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerIP1": "127.0.0.1",
+		"bindAddress": "127.0.0.1", "listenPort": "0", "storePathRootDir": t.TempDir(), "brokerConfigPath": filepath.Join(t.TempDir(), "broker.conf"), "namesrvAddr": "", "mappedFileSizeCommitLog": "67108864"}
+	for _, m := range more {
+		maps.Copy(all, m)
+	}
+	for k, v := range all {
 		if p := s.Put(k, v); p != nil {
 			t.Fatal(p.Text())
 		}

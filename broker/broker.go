@@ -145,7 +145,7 @@ func (b *Broker) load() error {
 	b.groups = group.New(group.Options{File: b.configFile("subscriptionGroup.json"), Settings: b.set, Now: b.now, Log: b.log})
 	b.offsets = offset.New(offset.Options{File: b.configFile("consumerOffset.json"), Settings: b.set, Now: b.now, Log: b.log})
 	b.sessions = session.New(session.Options{Settings: b.set, Stats: b.stats, Now: b.now, Log: b.log})
-	b.locks = order.New(b.now, b.log)
+	b.locks = order.New(order.Options{Settings: b.set, Now: b.now, Log: b.log})
 	b.holds = hold.New(b.now)
 	b.topics = topic.New(topic.Options{
 		File: b.configFile("topics.json"), Settings: b.set, Stats: b.stats, Queue: b.store.Queue,
@@ -304,6 +304,7 @@ func (b *Broker) Addresses() Addresses {
 
 // live are the settings that reload puts into force.
 var live = map[string]bool{
+	"lockInStrictMode": true, "totalReplicas": true, // order
 	"brokerPermission": true, "namesrvAddr": true, // send, pull, naming
 	"startAcceptSendRequestTimeStamp": true, "maxMessageSize": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
 	"rejectTransactionMessage": true, "timerMaxDelaySec": true, // send

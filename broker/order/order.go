@@ -2,17 +2,22 @@
 // group one at a time may consume a queue.
 //
 // A lock belongs to a group, a queue (by topic, broker name and number, which
-// need not exist) and a client id. It lasts 60 seconds from its last renewal and
-// outlives the client's connection: an owner that lost its connection trusts its
-// lock for 30 seconds more, so giving it away early would make two owners. It
-// ends early only when the owner gives it back (request 42) or says that it
-// leaves the group (request 35, Release). Locks are memory only and lost with the
-// process, as in the original.
+// need not exist) and a client id. It lasts a lifetime (60 seconds) from its last
+// renewal and outlives the client's connection: an owner that lost its connection
+// trusts its lock for 30 seconds more, so giving it away early would make two
+// owners. It ends early only when the owner gives it back (request 42) or says
+// that it leaves the group (request 35, Release). Locks are memory only and lost
+// with the process, as in the original.
+//
+// With lockInStrictMode a queue belongs to whom a majority of the replicas
+// (totalReplicas) have locked it for. Gantry has no replicas yet: where one vote is
+// no majority nobody gets a queue, as in the original when the others are down.
 package order
 
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,16 +25,28 @@ import (
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/fastjson"
+	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
 )
 
-// Lifetime is how long a lock lasts without being renewed.
-const Lifetime = 60 * time.Second
+// Lifetime is the setting that says how long a lock lasts without being renewed,
+// ms; a system property of the original, read at the start.
+const Lifetime = "rocketmq.broker.rebalance.lockMaxLiveTime"
+
+// Options of Locks. Settings must be there.
+type Options struct {
+	Settings *settings.Set    // BrokerConfig, MessageStoreConfig
+	Now      func() time.Time // time.Now if nil
+	Log      *zap.Logger      // may be nil
+}
 
 // Locks holds the locks of all groups.
 type Locks struct {
-	now func() time.Time
-	log *zap.Logger
+	set      *settings.Set
+	now      func() time.Time
+	log      *zap.Logger
+	lifetime time.Duration
+	warned   atomic.Int64 // of the majority that is missing, ns
 
 	mu     sync.Mutex
 	groups map[string]map[body.MessageQueue]lock
@@ -40,14 +57,17 @@ type lock struct {
 	renewed time.Time
 }
 
-func (l lock) expired(now time.Time) bool { return now.Sub(l.renewed) > Lifetime }
+func (l *Locks) expired(k lock, now time.Time) bool { return now.Sub(k.renewed) > l.lifetime }
 
-// New returns an empty table. now gives the time; log may be nil.
-func New(now func() time.Time, log *zap.Logger) *Locks {
-	if log == nil {
-		log = zap.NewNop()
+// New returns an empty table.
+func New(o Options) *Locks {
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	return &Locks{now: now, log: log, groups: map[string]map[body.MessageQueue]lock{}}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	return &Locks{set: o.Settings, now: o.Now, log: o.Log, lifetime: o.Settings.Duration(Lifetime), groups: map[string]map[body.MessageQueue]lock{}}
 }
 
 // Lock renews the client's locks among the queues and takes those that are free
@@ -71,7 +91,7 @@ func (l *Locks) lock(group, client string, queues []body.MessageQueue) (held []b
 	for _, q := range queues {
 		k, ok := g[q]
 		switch {
-		case ok && k.client != client && !k.expired(now):
+		case ok && k.client != client && !l.expired(k, now):
 			notes = append(notes, note{q, k.client, "queue is locked by another client"})
 			continue
 		case ok && k.client != client:
@@ -143,7 +163,7 @@ func (l *Locks) AllExpired(group string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range l.groups[group] {
-		if !k.expired(now) {
+		if !l.expired(k, now) {
 			return false
 		}
 	}
@@ -157,7 +177,7 @@ func (l *Locks) Scan(now time.Time) {
 	defer l.mu.Unlock()
 	for group, g := range l.groups {
 		for q, k := range g {
-			if k.expired(now) {
+			if l.expired(k, now) {
 				delete(g, q)
 			}
 		}
@@ -177,13 +197,30 @@ func (l *Locks) LockBatch(r *remoting.Request) {
 	}
 	var text []byte
 	if err == nil {
-		text, err = fastjson.Marshal(&body.LockBatchResponseBody{LockOKMQSet: l.Lock(d.ConsumerGroup, d.ClientID, d.MqSet)})
+		held := l.Lock(d.ConsumerGroup, d.ClientID, d.MqSet)
+		if !d.OnlyThisBroker && !l.majority() {
+			held = nil
+		}
+		text, err = fastjson.Marshal(&body.LockBatchResponseBody{LockOKMQSet: append([]body.MessageQueue{}, held...)})
 	}
 	if err != nil {
 		r.Fail(code.SystemError, "the queues to lock cannot be read: "+err.Error())
 		return
 	}
 	r.Reply(nil, text)
+}
+
+// majority tells whether this broker's vote alone gives a queue away.
+func (l *Locks) majority() bool {
+	replicas := l.set.Int("totalReplicas")
+	if !l.set.Bool("lockInStrictMode") || replicas/2+1 <= 1 {
+		return true
+	}
+	const interval = int64(time.Minute)
+	if now, was := l.now().UnixNano(), l.warned.Load(); now-was >= interval && l.warned.CompareAndSwap(was, now) {
+		l.log.Warn("lockInStrictMode: no queue is locked, for one broker is no majority of totalReplicas", zap.Int("totalReplicas", replicas))
+	}
+	return false
 }
 
 // UnlockBatch answers request 42, as LockBatch does.

@@ -9,7 +9,16 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/settings"
 )
+
+func newLocks(now func() time.Time, more ...string) *Locks {
+	set := settings.New("BrokerConfig", "MessageStoreConfig")
+	for i := 0; i < len(more); i += 2 {
+		set.Put(more[i], more[i+1])
+	}
+	return New(Options{Settings: set, Now: now})
+}
 
 func queues(topic string, ids ...int32) (qs []body.MessageQueue) {
 	for _, id := range ids {
@@ -21,7 +30,7 @@ func queues(topic string, ids ...int32) (qs []body.MessageQueue) {
 // B162: 60 seconds, released early only by the owner.
 func TestLifetime(t *testing.T) {
 	now := time.Unix(1_796_054_943, 0)
-	l := New(func() time.Time { return now }, nil)
+	l := newLocks(func() time.Time { return now })
 	lock := func(client string, ids ...int32) []int32 {
 		var held []int32
 		for _, q := range l.Lock("G", client, queues("T", ids...)) {
@@ -66,9 +75,36 @@ func TestLifetime(t *testing.T) {
 	}
 }
 
+func TestLifetimeIsASetting(t *testing.T) {
+	now := time.Unix(1_796_054_943, 0)
+	l := newLocks(func() time.Time { return now }, Lifetime, "5000")
+	l.Lock("G", "c1", queues("T", 0))
+	now = now.Add(5 * time.Second)
+	if len(l.Lock("G", "c2", queues("T", 0))) != 0 {
+		t.Error("too early")
+	}
+	now = now.Add(time.Millisecond)
+	if len(l.Lock("G", "c2", queues("T", 0))) != 1 {
+		t.Error("too late")
+	}
+}
+
+func TestMajority(t *testing.T) {
+	for _, c := range []struct {
+		strict, replicas string
+		want             bool
+	}{
+		{"false", "3", true}, {"true", "1", true}, {"true", "0", true}, {"true", "2", false}, {"true", "3", false},
+	} {
+		if got := newLocks(time.Now, "lockInStrictMode", c.strict, "totalReplicas", c.replicas).majority(); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // Of many clients one gets each queue.
 func TestParallel(t *testing.T) {
-	l := New(time.Now, nil)
+	l := newLocks(time.Now)
 	const clients, n = 16, 32
 	var ids []int32
 	for i := range int32(n) {

@@ -25,6 +25,7 @@ type Key struct {
 var beside = []Key{
 	{"BrokerConfig", "clampConsumerOffset", "boolean", "false", "Gantry: keep committed offsets within their queue, and refuse those of queues that do not exist"},
 	{"BrokerConfig", "cutDamagedLog", "boolean", "false", "Gantry: cut a commit log that is damaged in the middle, as Java does, instead of refusing to start"},
+	{"BrokerConfig", "rocketmq.broker.rebalance.lockMaxLiveTime", "long", "60000", "how long the queue locks of orderly consumers last without being renewed, ms; Java's system property"},
 	{"BrokerConfig", "rmqAddressServerDomain", "String", "jmenv.tbsite.net", "host of the address server for name server addresses"},
 	{"BrokerConfig", "rmqAddressServerSubGroup", "String", "nsaddr", "path of the address server for name server addresses"},
 }

@@ -151,6 +151,13 @@ func (c *Config) environment(s *Source) error {
 	if c.Broker != nil && namesrv != "" {
 		c.Broker.Put("namesrvAddr", namesrv)
 	}
+	if c.Broker != nil {
+		for k, v := range c.Java.Broker {
+			if bad := c.Broker.Put(k, v); bad != nil {
+				c.Warnings = append(c.Warnings, bad.Text())
+			}
+		}
+	}
 	if c.Namesrv != nil && s.Store != "" {
 		c.Namesrv.Put("kvConfigPath", filepath.Join(s.Store, "namesrv", "kvConfig.json"))
 		c.Namesrv.Put("configStorePath", filepath.Join(s.Store, "namesrv", "namesrv.properties"))

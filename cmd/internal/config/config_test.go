@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gantrymq/gantry/codec/frame"
 )
@@ -177,12 +178,13 @@ func TestParseJava(t *testing.T) {
 	j := ParseJava(env(
 		"JAVA_OPT", "-server -Xms8g -Xmx8g -Duser.home=/old",
 		"HEAP_OPTS", "-Xmx512m",
-		"JAVA_OPT_EXT", `-Duser.home="/a b" -Drocketmq.home.dir='/opt/r' -Drocketmq.serialize.type=ROCKETMQ -Dcom.rocketmq.remoting.frameMaxLength=99 -Xmxlots -Dtls.enable=false`,
+		"JAVA_OPT_EXT", `-Duser.home="/a b" -Drocketmq.home.dir='/opt/r' -Drocketmq.serialize.type=ROCKETMQ -Dcom.rocketmq.remoting.frameMaxLength=99 -Xmxlots -Dtls.enable=false -Drocketmq.broker.rebalance.lockMaxLiveTime=9 -Drocketmq.broker.other=1`,
 	))
 	want := Java{
 		Home: "/a b", RocketMQHome: "/opt/r", Serialize: "ROCKETMQ", MaxHeap: 512 << 20,
 		TLS:     map[string]string{"tls.enable": "false"},
-		Ignored: []string{"-server", "-Xms8g", "-Dcom.rocketmq.remoting.frameMaxLength=99", "-Xmxlots"},
+		Broker:  map[string]string{"rocketmq.broker.rebalance.lockMaxLiveTime": "9"},
+		Ignored: []string{"-server", "-Xms8g", "-Dcom.rocketmq.remoting.frameMaxLength=99", "-Xmxlots", "-Drocketmq.broker.other=1"},
 	}
 	if !reflect.DeepEqual(j, want) {
 		t.Errorf("got  %+v\nwant %+v", j, want)
@@ -190,6 +192,10 @@ func TestParseJava(t *testing.T) {
 	c := load(t, Source{Getenv: env("JAVA_OPT", "-server -Drocketmq.serialize.type=rocketmq -Dtls.config.file=/nonexistent")}, brokerOnly)
 	if c.Serialize() != frame.Binary || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "-server") {
 		t.Errorf("serialize %d, warnings %q", c.Serialize(), c.Warnings)
+	}
+	c = load(t, Source{Getenv: env("JAVA_OPT", "-Drocketmq.broker.rebalance.lockMaxLiveTime=5000")}, brokerOnly)
+	if got := c.Broker.Duration("rocketmq.broker.rebalance.lockMaxLiveTime"); got != 5*time.Second {
+		t.Errorf("lock time %v", got)
 	}
 	if c := load(t, Source{}, brokerOnly); c.Serialize() != frame.JSON {
 		t.Error("the default is not JSON")

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/gantrymq/gantry/codec/settings"
 )
 
 // Java is what start scripts made for the JVM say and what means something here.
@@ -13,6 +15,7 @@ type Java struct {
 	Namesrv      string            // rocketmq.namesrv.addr
 	Serialize    string            // rocketmq.serialize.type: JSON or ROCKETMQ
 	TLS          map[string]string // tls.*
+	Broker       map[string]string // rocketmq.broker.*, those that are settings of the broker
 	MaxHeap      int64             // -Xmx in bytes, 0 if none
 	Ignored      []string          // everything else, as written
 }
@@ -23,7 +26,7 @@ var variables = []string{"JAVA_OPT", "JAVA_OPTS", "HEAP_OPTS", "JAVA_OPT_EXT"}
 
 // ParseJava reads the JVM options in the environment.
 func ParseJava(getenv func(string) string) Java {
-	j := Java{TLS: map[string]string{}}
+	j := Java{TLS: map[string]string{}, Broker: map[string]string{}}
 	for _, v := range variables {
 		for _, word := range words(getenv(v)) {
 			j.option(word)
@@ -54,6 +57,8 @@ func (j *Java) option(word string) {
 		j.Serialize = value
 	case strings.HasPrefix(key, "tls."):
 		j.TLS[key] = value
+	case strings.HasPrefix(key, "rocketmq.broker.") && settings.New("BrokerConfig").Has(key):
+		j.Broker[key] = value
 	default:
 		j.Ignored = append(j.Ignored, word)
 	}
