@@ -16,7 +16,6 @@ import (
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/code"
-	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
@@ -113,8 +112,6 @@ func (p *Processor) handle(r *remoting.Request, mayWait bool) {
 	var bad *refusal
 	if err := o.hdr.Decode(r.Cmd.Fields); err != nil {
 		bad = fault("%v", err)
-	} else if name := missing(&o.hdr); name != "" {
-		bad = fault("SendMessageRequest: field %s is missing", name)
 	}
 	if bad == nil {
 		bad = p.check(o)
@@ -132,19 +129,6 @@ func (p *Processor) handle(r *remoting.Request, mayWait bool) {
 	default:
 		o.refuse(bad)
 	}
-}
-
-// missing names the first text that Java does not do without.
-func missing(h *header.SendMessageRequest) string {
-	switch {
-	case h.ProducerGroup == nil:
-		return "producerGroup"
-	case h.Topic == nil:
-		return "topic"
-	case h.DefaultTopic == nil:
-		return "defaultTopic"
-	}
-	return ""
 }
 
 // drafts is what one loop collects during a round.
