@@ -16,7 +16,7 @@ import (
 )
 
 // later are request codes of the scripts that the broker does not have yet.
-var later = []int{32, 43, 200, 201, 351, 352}
+var later = []int{200, 201, 351, 352}
 
 // figures are scripts whose answers differ from server to server; broker/admin
 // compares their forms.

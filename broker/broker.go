@@ -80,6 +80,8 @@ type Broker struct {
 	delays   *delay.Service
 	stats    *stats.Table
 
+	broadcasts *offset.Broadcasts
+
 	clients    session.Handlers
 	relays     relay.Handlers
 	progress   offset.Handlers
@@ -132,6 +134,7 @@ func New(o Options) (*Broker, error) {
 	if b.store, err = store.Open(so); err != nil {
 		return nil, err
 	}
+	b.store.SetReadLimits(b.readLimits())
 	if err := b.load(); err != nil {
 		return nil, errors.Join(err, b.store.Close(context.Background()))
 	}
@@ -145,6 +148,7 @@ func (b *Broker) load() error {
 	b.groups = group.New(group.Options{File: b.configFile("subscriptionGroup.json"), Settings: b.set, Now: b.now, Log: b.log})
 	b.offsets = offset.New(offset.Options{File: b.configFile("consumerOffset.json"), Settings: b.set, Now: b.now, Log: b.log})
 	b.sessions = session.New(session.Options{Settings: b.set, Stats: b.stats, Now: b.now, Log: b.log})
+	b.broadcasts = offset.NewBroadcasts(b.offsets, b.sessions.ClientIDs, b.broadcastStart)
 	b.locks = order.New(order.Options{Settings: b.set, Now: b.now, Log: b.log})
 	b.holds = hold.New(b.now)
 	b.topics = topic.New(topic.Options{
@@ -213,6 +217,7 @@ func (b *Broker) Start() (err error) {
 	b.running.Go(func() { b.holds.Run(b.background) })
 	b.every(time.Second, func(now time.Time) error { b.stats.Tick(now); return nil })
 	b.every(10*time.Second, func(now time.Time) error { b.sessions.Scan(now); b.locks.Scan(now); return nil })
+	b.every(5*time.Second, func(now time.Time) error { b.broadcasts.Scan(now); return nil })
 	b.every(b.set.Duration("flushConsumerOffsetInterval"), func(time.Time) error { return b.offsets.Save() })
 	b.every(b.set.Duration("flushDelayOffsetInterval"), func(time.Time) error { return b.delays.Save() })
 
@@ -240,15 +245,16 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
 	b.retries = retry.Handler{Settings: b.set, Topics: b.topics, Groups: b.groups, Store: b.store, Levels: b.levels, Writer: b.puts,
 		Stats: b.stats, Log: b.log}
-	b.progress = offset.Handlers{Offsets: b.offsets, Topics: b.topics, Groups: b.groups, Lookup: b.queue}
+	b.progress = offset.Handlers{Offsets: b.offsets, Topics: b.topics, Groups: b.groups, Sessions: b.sessions, Lookup: b.queue,
+		ByTime: func(q *consumequeue.Queue, time int64) int64 { return b.store.OffsetByTime(q, time, false) }}
 	b.pulls = pull.New(pull.Options{
 		Settings: b.set, Topics: b.topics, Groups: b.groups, Sessions: b.sessions, Offsets: b.offsets, Progress: &b.progress,
-		Holds: b.holds, Store: b.store, Stats: b.stats, Now: b.now, Log: b.log,
+		Broadcasts: b.broadcasts, Holds: b.holds, Store: b.store, Stats: b.stats, Now: b.now, Log: b.log,
 	})
 	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release}
 	b.relays = relay.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Read: b.store.Read,
 		BrokerName: func() string { return b.set.String("brokerName") }}
-	b.queries = query.Handlers{Store: b.store}
+	b.queries = query.Handlers{Store: b.store, Sessions: b.sessions, Settings: b.set, Log: b.log}
 	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now,
 		OnClose: func(*remoting.Conn) { b.registrar.Lost() }}); err != nil {
 		return err
@@ -291,6 +297,16 @@ func (b *Broker) queue(topic string, id int32) *consumequeue.Queue {
 	return q
 }
 
+// broadcastStart is where a broadcasting consumer begins that has no offset: at the
+// first message if the queue is still whole, else at its end.
+func (b *Broker) broadcastStart(topic []byte, id int32) int64 {
+	q := b.queue(string(topic), id)
+	if q == nil || offset.Whole(q) {
+		return 0
+	}
+	return q.Max()
+}
+
 // Addresses returns where clients reach the broker; Start has chosen the ports.
 func (b *Broker) Addresses() Addresses {
 	at := func(host string, port int) string {
@@ -309,8 +325,17 @@ var live = map[string]bool{
 	"startAcceptSendRequestTimeStamp": true, "maxMessageSize": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
 	"rejectTransactionMessage": true, "timerMaxDelaySec": true, // send
 	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true,
-	"enableScheduleMessageStats": true,                                                                 // delay
-	"slaveReadEnable":            true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, // pull
+	"enableScheduleMessageStats": true,                                                                                                     // delay
+	"slaveReadEnable":            true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, "enableBroadcastOffsetStore": true, // pull
+
+	// What a pull may read.
+	"maxTransferBytesOnMessageInMemory": true, "maxTransferCountOnMessageInMemory": true, "maxTransferBytesOnMessageInDisk": true,
+	"maxTransferCountOnMessageInDisk": true, "accessMessageInMemoryMaxRatio": true, "maxFilterMessageSize": true,
+	"travelCqFileNumWhenGetMessage": true,
+
+	// Offsets and queries.
+	"broadcastOffsetExpireSecond": true, "broadcastOffsetExpireMaxSecond": true, "consumerOffsetUpdateVersionStep": true,
+	"clampConsumerOffset": true, "defaultQueryMaxNum": true, "maxMsgsNumBatch": true, "indexFileReadEnable": true,
 }
 
 // reload tells those that keep values of settings beside that some changed.
@@ -319,6 +344,7 @@ func (b *Broker) reload(keys []string) {
 	b.sends.Reload()
 	b.pulls.Reload()
 	b.reloadLimits()
+	b.store.SetReadLimits(b.readLimits())
 	for _, k := range keys {
 		switch k {
 		case "brokerPermission":

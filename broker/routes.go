@@ -25,6 +25,10 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.UnlockBatchMQ, Lane: remoting.Admin, Fast: fast, Handle: b.locks.UnlockBatch},
 
 		{Code: code.ConsumerSendMsgBack, Lane: remoting.Send, Fast: fast, Handle: b.retries.Handle, Reject: b.rejectSends},
+		{Code: code.GetAllConsumerOffset, Lane: remoting.Admin, Fast: fast, Handle: b.progress.All},
+		{Code: code.InvokeBrokerToResetOffset, Lane: remoting.Admin, Fast: fast, Handle: b.progress.Reset},
+		{Code: code.QueryCorrectionOffset, Lane: remoting.Admin, Fast: fast, Handle: b.progress.Correction},
+		{Code: code.CloneGroupOffset, Lane: remoting.Admin, Fast: fast, Handle: b.progress.Clone},
 
 		// Sessions.
 		{Code: code.HeartBeat, Lane: remoting.Heartbeat, Fast: fast, Handle: b.clients.Heartbeat},
@@ -38,10 +42,17 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.ConsumeMessageDirectly, Lane: remoting.Admin, Fast: fast, Handle: b.relays.ConsumeDirectly},
 		{Code: code.InvokeBrokerToGetConsumerStatus, Lane: remoting.Admin, Fast: fast, Handle: b.relays.Status},
 
-		// Queues: offsets by time and their ends.
+		// Queues: offsets by time, their ends, their units.
 		{Code: code.SearchOffsetByTimestamp, Lane: remoting.Admin, Fast: fast, Handle: b.queries.SearchOffset},
 		{Code: code.GetMaxOffset, Lane: remoting.Inline, Fast: fast, Handle: b.queries.MaxOffset},
 		{Code: code.GetMinOffset, Lane: remoting.Inline, Fast: fast, Handle: b.queries.MinOffset},
+
+		{Code: code.GetEarliestMsgStoreTime, Lane: remoting.Admin, Fast: fast, Handle: b.queries.EarliestTime},
+		{Code: code.QueryConsumeQueue, Lane: remoting.Admin, Fast: fast, Handle: b.queries.Units},
+
+		// Messages by key and by offset.
+		{Code: code.QueryMessage, Lane: remoting.Query, Fast: fast, Handle: b.queries.Messages},
+		{Code: code.ViewMessageByID, Lane: remoting.Query, Fast: fast, Handle: b.queries.View},
 
 		// Administration.
 		{Code: code.GetAllDelayOffset, Lane: remoting.Admin, Fast: fast, Handle: b.delays.Offsets},

@@ -59,17 +59,8 @@ func (b *Broker) storeOptions() (store.Options, error) {
 		IndexSlots:    s.Int("maxHashSlotNum"),
 		IndexEntries:  s.Int("maxIndexNum"),
 		DelayLevels:   delays,
-		Reads: store.ReadLimits{
-			MemoryBytes:   s.Int("maxTransferBytesOnMessageInMemory"),
-			MemoryCount:   s.Int("maxTransferCountOnMessageInMemory"),
-			DiskBytes:     s.Int("maxTransferBytesOnMessageInDisk"),
-			DiskCount:     s.Int("maxTransferCountOnMessageInDisk"),
-			MemoryPercent: s.Int("accessMessageInMemoryMaxRatio"),
-			FilterBytes:   s.Int("maxFilterMessageSize"),
-			QueueFiles:    s.Int("travelCqFileNumWhenGetMessage"),
-		},
-		Now: b.now,
-		Log: b.log,
+		Now:           b.now,
+		Log:           b.log,
 	}, nil
 }
 

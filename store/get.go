@@ -134,11 +134,9 @@ func (s *Store) GetHot(q *consumequeue.Queue, from int64, limits Limits, match f
 	return r, true
 }
 
-// SetReadLimits changes the limits for the calls from now on.
-func (s *Store) SetReadLimits(l ReadLimits) {
-	l.setDefaults()
-	s.reads.Store(&l)
-}
+// SetReadLimits changes the limits for the calls from now on. Here 0 is no default:
+// it is what an operator has set.
+func (s *Store) SetReadLimits(l ReadLimits) { s.reads.Store(&l) }
 
 // get fills r; with hotOnly it returns false if it had to wait for a disk.
 func (s *Store) get(r *Result, q *consumequeue.Queue, from int64, limits Limits, match func(int64) bool, hotOnly bool) bool {

@@ -90,11 +90,15 @@ func TestGetStatuses(t *testing.T) {
 		{name: "no match", n: 30, from: 2, limits: Limits{MaxCount: 32}, match: nothing, status: NoMatchedMessage, next: 30, max: 30},
 		{name: "no match in this file", n: 60, from: 2, limits: Limits{MaxCount: 32}, match: nothing, status: NoMatchedMessage, next: 40, max: 60},
 		{name: "no match within the scan limit", n: 60, from: 2, limits: Limits{MaxCount: 5}, match: nothing,
-			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) { s.SetReadLimits(ReadLimits{FilterBytes: 90}) },
-			status:  NoMatchedMessage, next: 7, max: 60},
+			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) {
+				s.SetReadLimits(readLimits(ReadLimits{FilterBytes: 90}))
+			},
+			status: NoMatchedMessage, next: 7, max: 60},
 		{name: "the asked count widens the scan limit", n: 60, from: 2, limits: Limits{MaxCount: 20}, match: nothing,
-			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) { s.SetReadLimits(ReadLimits{FilterBytes: 90}) },
-			status:  NoMatchedMessage, next: 22, max: 60},
+			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) {
+				s.SetReadLimits(readLimits(ReadLimits{FilterBytes: 90}))
+			},
+			status: NoMatchedMessage, next: 22, max: 60},
 		{name: "queue file gone", n: 60, from: 3, limits: Limits{MaxCount: 32}, prepare: loseQueueFile, status: OffsetFoundNull, next: 40, max: 60},
 		{name: "log file gone", n: 300, from: 3, limits: Limits{MaxCount: 32},
 			prepare: func(t *testing.T, s *Store, q *consumequeue.Queue) { expire(t, s, 1) },
@@ -109,15 +113,17 @@ func TestGetStatuses(t *testing.T) {
 			status: OffsetTooSmall, next: 134, min: 134, max: 300},
 		{name: "in memory: count", n: 39, from: 0, limits: Limits{MaxCount: 39}, status: Found, next: 32, count: 32, max: 39},
 		{name: "in memory: bytes", n: 30, from: 0, limits: Limits{MaxCount: 30},
-			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) { s.SetReadLimits(ReadLimits{MemoryBytes: 600}) },
-			status:  Found, next: 5, count: 5, max: 30},
+			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) {
+				s.SetReadLimits(readLimits(ReadLimits{MemoryBytes: 600}))
+			},
+			status: Found, next: 5, count: 5, max: 30},
 		{name: "on disk: count", n: 39, from: 0, limits: Limits{MaxCount: 39},
 			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) { s.o.Memory = 100 },
 			status:  Found, next: 8, count: 8, max: 39},
 		{name: "on disk: bytes", n: 39, from: 0, limits: Limits{MaxCount: 39},
 			prepare: func(_ *testing.T, s *Store, _ *consumequeue.Queue) {
 				s.o.Memory = 100
-				s.SetReadLimits(ReadLimits{DiskBytes: 600})
+				s.SetReadLimits(readLimits(ReadLimits{DiskBytes: 600}))
 			},
 			status: Found, next: 5, count: 5, max: 39},
 	} {
@@ -593,4 +599,10 @@ func BenchmarkGet(b *testing.B) {
 			})
 		}
 	}
+}
+
+// readLimits fills in the defaults of what is not said.
+func readLimits(l ReadLimits) ReadLimits {
+	l.setDefaults()
+	return l
 }

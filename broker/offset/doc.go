@@ -11,6 +11,9 @@
 // every flushConsumerOffsetInterval and when it stops. After a crash offsets
 // can be some seconds old, which clients know.
 //
-// Handlers: Commit (request 15), Query (14). Both are memory only and may run on
-// an event loop.
+// Handlers: Commit (request 15), Query (14), which are memory only and may run on
+// an event loop; Reset (222, with the order 220 to clients), Clone (314),
+// Correction (308), All (43) for administrators, in a lane.
+//
+// Broadcasts notes what broadcasting consumers have pulled.
 package offset

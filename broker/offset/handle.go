@@ -3,10 +3,12 @@ package offset
 import (
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/gantrymq/gantry/broker/group"
+	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/header"
@@ -14,18 +16,26 @@ import (
 	"github.com/gantrymq/gantry/store/consumequeue"
 )
 
-// Handlers answer the offset requests of consumers. All of them are memory only.
+// Handlers answer the offset requests of consumers and administrators. Commit and
+// Query are memory only.
 type Handlers struct {
-	Offsets *Table
-	Topics  *topic.Table
-	Groups  *group.Table
+	Offsets  *Table
+	Topics   *topic.Table
+	Groups   *group.Table
+	Sessions *session.Table
 	// Lookup finds a queue that exists, nil otherwise; it must not make one.
 	Lookup func(topic string, id int32) *consumequeue.Queue
+	// ByTime finds the first message of a queue, which may be nil, that was stored
+	// at or after a time, ms. It may wait for the disk.
+	ByTime func(q *consumequeue.Queue, time int64) int64
 
 	// Odd counts commits for queues that do not exist, below 0 or beyond the end.
 	// They are stored, as the original does, and logged; with the setting
 	// clampConsumerOffset they are kept within the queue.
 	Odd atomic.Int64
+
+	said   atomic.Int64 // when the last line about an odd commit was logged, ns
+	unsaid atomic.Int64 // since then
 }
 
 // Headers without fields.
@@ -63,7 +73,7 @@ func (h *Handlers) Commit(r *remoting.Request) {
 		r.Respond(code.Success, "Offset has been previously reset", noCommit, nil)
 		return
 	}
-	h.Store(r.Conn.Remote(), t, q.Topic, q.ConsumerGroup, q.QueueID, q.CommitOffset)
+	h.Store(r.Conn.Remote(), t, h.Offsets.Progress(q.Topic, q.ConsumerGroup), q.ConsumerGroup, q.QueueID, q.CommitOffset)
 	r.Reply(noCommit, nil)
 }
 
@@ -75,8 +85,8 @@ func orNull(name []byte) string {
 }
 
 // Store commits an offset for a client; a pull that carries one calls it too.
-// name is t's, as bytes.
-func (h *Handlers) Store(by netip.AddrPort, t *topic.Topic, name, group []byte, queue int32, offset int64) {
+// p is the group's in topic t.
+func (h *Handlers) Store(by netip.AddrPort, t *topic.Topic, p *Progress, group []byte, queue int32, offset int64) {
 	end := int64(-1)
 	if q := t.Queue(queue); q != nil {
 		end = q.Max()
@@ -90,7 +100,7 @@ func (h *Handlers) Store(by netip.AddrPort, t *topic.Topic, name, group []byte, 
 		h.complain(by, t, group, queue, offset, end, "commit clamped: "+odd)
 		offset, odd = min(max(offset, 0), end), ""
 	}
-	before, had := h.Offsets.Set(name, group, queue, offset)
+	before, had := p.Set(queue, offset)
 	switch {
 	case odd != "" && (!had || oddity(before, end) == ""): // said once, when it begins
 		h.complain(by, t, group, queue, offset, end, odd)
@@ -116,10 +126,17 @@ func oddity(offset, end int64) string {
 	return ""
 }
 
+// complain logs at most one line a second: some clients commit -1 for each queue
+// when they start.
 func (h *Handlers) complain(by netip.AddrPort, t *topic.Topic, group []byte, queue int32, offset, end int64, why string) {
 	h.Odd.Add(1)
+	now, last := h.Offsets.o.Now().UnixNano(), h.said.Load()
+	if now-last < int64(time.Second) && now >= last || !h.said.CompareAndSwap(last, now) {
+		h.unsaid.Add(1)
+		return
+	}
 	h.Offsets.o.Log.Warn("odd consumer offset", zap.String("why", why), zap.String("topic", t.Name), zap.ByteString("group", group),
-		zap.Int32("queue", queue), zap.Int64("offset", offset), zap.Int64("end", end), zap.Stringer("client", by))
+		zap.Int32("queue", queue), zap.Int64("offset", offset), zap.Int64("end", end), zap.Stringer("client", by), zap.Int64("othersSinceTheLastLine", h.unsaid.Swap(0)))
 }
 
 // Query answers request 14. A group without an offset is told 0 if the queue
@@ -150,10 +167,12 @@ func (h *Handlers) Query(r *remoting.Request) {
 	}
 }
 
-// whole tells whether a queue has messages and nothing was ever purged from it.
-// (The original asks whether its first message is in memory, which with the
-// JVMs it runs on is always so.)
 func (h *Handlers) whole(topic string, id int32) bool {
 	q := h.Lookup(topic, id)
-	return q != nil && q.Min() <= 0 && q.Max() > 0
+	return q != nil && Whole(q)
 }
+
+// Whole tells whether a queue has messages and nothing was ever purged from it.
+// (The original asks whether its first message is in memory, which with the
+// JVMs it runs on is always so.)
+func Whole(q *consumequeue.Queue) bool { return q.Min() <= 0 && q.Max() > 0 }

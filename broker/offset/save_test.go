@@ -8,7 +8,7 @@ func TestSameAgainIsNoChange(t *testing.T) {
 	topic, group := []byte("T"), []byte("G")
 	tell := func(n int64) {
 		o.Set(topic, group, 1, n)
-		o.SetPulled(topic, group, 1, n)
+		o.Progress(topic, group).SetPulled(1, n)
 	}
 	tell(5)
 	if err := o.Save(); err != nil {
@@ -29,7 +29,7 @@ func TestSameAgainIsNoChange(t *testing.T) {
 	if err := o.Save(); err != nil {
 		t.Fatal(err)
 	}
-	o.SetPulled(topic, group, 1, 6)
+	o.Progress(topic, group).SetPulled(1, 6)
 	if o.changes.Load() == o.saved.Load() {
 		t.Error("another offset is a change")
 	}

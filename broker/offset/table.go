@@ -2,6 +2,7 @@ package offset
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,7 @@ type Options struct {
 // Table holds the offsets of all groups.
 type Table struct {
 	o       Options
-	entries *names.Map[*entry] // topic@group
+	entries *names.Map[*Progress] // topic@group
 	saver   *configfile.Saver
 
 	commits atomic.Int64 // since the start; every consumerOffsetUpdateVersionStep-th steps the version
@@ -38,14 +39,6 @@ type Table struct {
 	version body.DataVersion
 }
 
-// entry is what one group does with one topic.
-type entry struct {
-	mu      sync.Mutex
-	offsets map[int32]int64 // committed; nil: none ever
-	resets  map[int32]int64 // assigned by an administrator, not yet taken
-	pulls   map[int32]int64 // last pulled
-}
-
 // New makes an empty table. Nothing is read or written yet.
 func New(o Options) *Table {
 	if o.Now == nil {
@@ -54,7 +47,7 @@ func New(o Options) *Table {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	t := &Table{o: o, entries: names.New[*entry]()}
+	t := &Table{o: o, entries: names.New[*Progress]()}
 	t.version.Timestamp = o.Now().UnixMilli()
 	t.saver = configfile.NewSaver(o.File, t.encode)
 	return t
@@ -70,7 +63,7 @@ func (t *Table) Load() error {
 		}
 		for key, queues := range f.OffsetTable {
 			if queues != nil {
-				t.entries.Set(key, &entry{offsets: queues})
+				t.entries.Set(key, &Progress{table: t, offsets: queues})
 			}
 		}
 		t.mu.Lock()
@@ -137,32 +130,18 @@ func (t *Table) DataVersion() body.DataVersion {
 	return t.version
 }
 
-// find does not allocate; nil if the group never did anything with the topic.
-func (t *Table) find(topic, group []byte) *entry {
-	var room [512]byte
-	e, _ := t.entries.Get(append(append(append(room[:0], topic...), '@'), group...))
-	return e
-}
-
-func (t *Table) findOrCreate(topic, group []byte) *entry {
-	if e := t.find(topic, group); e != nil {
-		return e
-	}
-	e, _ := t.entries.GetOrCreate(string(topic)+"@"+string(group), func() *entry { return new(entry) })
-	return e
-}
-
 // Set stores an offset and returns the one before; the last call wins.
 func (t *Table) Set(topic, group []byte, queue int32, offset int64) (before int64, had bool) {
-	e := t.findOrCreate(topic, group)
-	e.mu.Lock()
-	if e.offsets == nil {
-		e.offsets = make(map[int32]int64, 2)
+	for {
+		if before, had, ok := t.Progress(topic, group).set(queue, offset); ok {
+			return before, had
+		}
 	}
-	before, had = e.offsets[queue]
-	e.offsets[queue] = offset
-	e.mu.Unlock()
-	changed := !had || before != offset
+}
+
+// committed counts a commit; every consumerOffsetUpdateVersionStep-th steps the
+// version.
+func (t *Table) committed(changed bool) {
 	if step := t.o.Settings.Int64("consumerOffsetUpdateVersionStep"); step > 0 && t.commits.Add(1)%step == 0 {
 		t.mu.Lock()
 		t.version.Next(0, t.o.Now())
@@ -172,51 +151,24 @@ func (t *Table) Set(topic, group []byte, queue int32, offset int64) (before int6
 	if changed {
 		t.changes.Add(1)
 	}
-	return before, had
 }
 
 // Get returns what a group is told: a reset offset that waits to be taken, else
 // the committed one, else -1.
 func (t *Table) Get(topic, group []byte, queue int32) int64 {
-	e := t.find(topic, group)
-	if e == nil {
+	p := t.Find(topic, group)
+	if p == nil {
 		return -1
 	}
-	reset := t.o.Settings.Bool("useServerSideResetOffset")
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if reset {
-		if n, ok := e.resets[queue]; ok {
-			return n
-		}
-	}
-	if n, ok := e.offsets[queue]; ok {
-		return n
-	}
-	return -1
-}
-
-// SetPulled notes the offset a group pulled last.
-func (t *Table) SetPulled(topic, group []byte, queue int32, offset int64) {
-	e := t.findOrCreate(topic, group)
-	e.mu.Lock()
-	if e.pulls == nil {
-		e.pulls = make(map[int32]int64, 2)
-	}
-	before, had := e.pulls[queue]
-	e.pulls[queue] = offset
-	e.mu.Unlock()
-	if !had || before != offset {
-		t.changes.Add(1)
-	}
+	return p.get(queue, t.o.Settings.Bool("useServerSideResetOffset"))
 }
 
 // Pulled returns the offset a group pulled last, else what Get returns.
 func (t *Table) Pulled(topic, group []byte, queue int32) int64 {
-	if e := t.find(topic, group); e != nil {
-		e.mu.Lock()
-		n, ok := e.pulls[queue]
-		e.mu.Unlock()
+	if p := t.Find(topic, group); p != nil {
+		p.mu.Lock()
+		n, ok := p.pulls[queue]
+		p.mu.Unlock()
 		if ok {
 			return n
 		}
@@ -226,48 +178,58 @@ func (t *Table) Pulled(topic, group []byte, queue int32) int64 {
 
 // Reset assigns an offset that queries answer and the next pull takes, and
 // commits it for groups that are offline. Negative queues and offsets are
-// refused.
+// refused. As in the original it does not outlive the broker; that it was
+// committed does.
 func (t *Table) Reset(topic, group []byte, queue int32, offset int64) bool {
 	if len(topic) == 0 || len(group) == 0 || queue < 0 || offset < 0 {
 		return false
 	}
-	e := t.findOrCreate(topic, group)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.resets == nil {
-		e.resets = make(map[int32]int64, 1)
+	for !t.Progress(topic, group).assign(queue, offset) {
 	}
-	if e.offsets == nil {
-		e.offsets = make(map[int32]int64, 2)
-	}
-	e.resets[queue], e.offsets[queue] = offset, offset
-	t.changes.Add(1)
 	return true
 }
 
 // HasReset tells whether a reset offset waits to be taken.
 func (t *Table) HasReset(topic, group []byte, queue int32) bool {
-	e := t.find(topic, group)
-	if e == nil {
-		return false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_, ok := e.resets[queue]
-	return ok
+	p := t.Find(topic, group)
+	return p != nil && p.HasReset(queue)
 }
 
-// TakeReset takes a waiting reset offset: it is returned once.
-func (t *Table) TakeReset(topic, group []byte, queue int32) (offset int64, ok bool) {
-	e := t.find(topic, group)
-	if e == nil {
-		return 0, false
+// Clone gives a group the committed offsets that another one has in a topic; those
+// that it had are gone. It does nothing when the other one has none.
+func (t *Table) Clone(topic, from, to string) {
+	source := t.Find([]byte(topic), []byte(from))
+	if source == nil {
+		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	offset, ok = e.resets[queue]
-	delete(e.resets, queue)
-	return offset, ok
+	offsets := source.committedOffsets()
+	if offsets == nil {
+		return
+	}
+	p := t.Progress([]byte(topic), []byte(to))
+	p.mu.Lock()
+	p.offsets = offsets
+	p.mu.Unlock()
+	t.changes.Add(1)
+}
+
+// Least returns the least committed offset of all groups by queue of a topic.
+// Groups in without, and offsets below the queue's beginning, do not count.
+func (t *Table) Least(topic string, without []string, begin func(queue int32) int64) map[int32]int64 {
+	least := map[int32]int64{}
+	for key, p := range t.entries.All() {
+		of, group, _ := strings.Cut(key, "@")
+		group, _, _ = strings.Cut(group, "@")
+		if of != topic || slices.Contains(without, group) {
+			continue
+		}
+		for queue, n := range p.committedOffsets() {
+			if m, ok := least[queue]; n >= begin(queue) && (!ok || n < m) {
+				least[queue] = n
+			}
+		}
+	}
+	return least
 }
 
 // DeleteTopic forgets all groups' offsets of a topic.
@@ -283,7 +245,10 @@ func (t *Table) DeleteGroup(group string) {
 func (t *Table) deleteWhere(is func(topic, group string) bool) {
 	for key := range t.entries.All() {
 		if topic, group, ok := splitKey(key); ok && is(topic, group) {
-			if _, ok := t.entries.Delete(key); ok {
+			if p, ok := t.entries.Delete(key); ok {
+				p.mu.Lock()
+				p.gone = true
+				p.mu.Unlock()
 				t.changes.Add(1)
 				t.o.Log.Warn("consumer offsets deleted", zap.String("key", key))
 			}
@@ -291,20 +256,20 @@ func (t *Table) deleteWhere(is func(topic, group string) bool) {
 	}
 }
 
-// Topics lists the topics a group has offsets of.
+// Topics lists the topics a group has committed offsets of.
 func (t *Table) Topics(group string) (topics []string) {
-	for key := range t.entries.All() {
-		if of, g, ok := splitKey(key); ok && g == group {
+	for key, p := range t.entries.All() {
+		if of, g, ok := splitKey(key); ok && g == group && p.committedOffsets() != nil {
 			topics = append(topics, of)
 		}
 	}
 	return topics
 }
 
-// Groups lists the groups that have offsets of a topic.
+// Groups lists the groups that have committed offsets of a topic.
 func (t *Table) Groups(topic string) (groups []string) {
-	for key := range t.entries.All() {
-		if of, g, ok := splitKey(key); ok && of == topic {
+	for key, p := range t.entries.All() {
+		if of, g, ok := splitKey(key); ok && of == topic && p.committedOffsets() != nil {
 			groups = append(groups, g)
 		}
 	}

@@ -72,6 +72,7 @@ func (o *op) check() bool {
 		return o.fail(code.InvalidParameter, fmt.Sprintf("queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d] consumer:[/%s]",
 			o.hdr.QueueID, o.hdr.Topic, n, o.req.Conn.Remote()), 0)
 	}
+	o.online = p.Sessions.Consumers(o.hdr.ConsumerGroup)
 	if o.hdr.SysFlag&flagSubscription != 0 {
 		if !o.ownSubscription() {
 			return false
@@ -86,21 +87,19 @@ func (o *op) check() bool {
 		// The messages of the topic's own queue are not what the client asked for.
 		return o.fail(code.SystemError, fmt.Sprintf("lite topics are not supported by this version of Gantry (liteTopic=%s)", o.hdr.LiteTopic), 0)
 	}
+	o.done = p.Offsets.Progress(o.hdr.Topic, o.hdr.ConsumerGroup)
 	return true
 }
 
 // rejected tells whether the setting rejectPullConsumerEnable forbids the pull:
 // that of a client that has not registered by a heartbeat.
 func (o *op) rejected() bool {
-	online := o.p.Sessions.Consumers(o.hdr.ConsumerGroup)
-	if online != nil {
-		if online.Kind() != body.ConsumeActively {
+	if o.online != nil {
+		if o.online.Kind() != body.ConsumeActively {
 			return false
 		}
-		for _, m := range o.p.Sessions.Members(online) {
-			if m.Conn == session.Conn(o.req.Conn) {
-				return false
-			}
+		if _, ok := o.p.Sessions.ClientID(o.online, o.req.Conn); ok {
+			return false
 		}
 	}
 	name := string(o.hdr.ConsumerGroup)
@@ -112,9 +111,9 @@ var pullsWithoutHeartbeat = map[string]bool{"DEFAULT_CONSUMER": true, "SCHEDULE_
 
 // ownSubscription uses the expression that came with the request.
 func (o *op) ownSubscription() bool {
-	if online := o.p.Sessions.Consumers(o.hdr.ConsumerGroup); online != nil {
+	if o.online != nil {
 		// Nearly always it is what the group's heartbeats say.
-		if s := online.Subscription(o.hdr.Topic); s != nil && s.Tags() && s.Data.SubString == string(o.hdr.Subscription) &&
+		if s := o.online.Subscription(o.hdr.Topic); s != nil && s.Tags() && s.Data.SubString == string(o.hdr.Subscription) &&
 			(len(o.hdr.ExpressionType) == 0 || string(o.hdr.ExpressionType) == session.TypeTag) {
 			o.sub = s
 			return true
@@ -141,17 +140,16 @@ func everything(expression []byte) bool {
 
 // groupSubscription uses what the group's heartbeats said.
 func (o *op) groupSubscription(g *group.Group) bool {
-	online := o.p.Sessions.Consumers(o.hdr.ConsumerGroup)
-	if online == nil {
+	if o.online == nil {
 		return o.fail(code.SubscriptionNotExist, "the consumer's group info not exist"+code.SeeFAQ, 0)
 	}
-	if !o.group.ConsumeBroadcastEnable && online.Broadcast() {
+	if !o.group.ConsumeBroadcastEnable && o.online.Broadcast() {
 		return o.fail(code.NoPermission, fmt.Sprintf("the consumer group[%s] can not consume by broadcast way", o.hdr.ConsumerGroup), broadcastForbidden)
 	}
 	if g.Forbidden(o.hdr.Topic)&body.PermRead != 0 {
 		return o.fail(code.NoPermission, fmt.Sprintf("the consumer group[%s] is forbidden for topic[%s]", o.hdr.ConsumerGroup, o.hdr.Topic), subscriptionForbidden)
 	}
-	o.sub = online.Subscription(o.hdr.Topic)
+	o.sub = o.online.Subscription(o.hdr.Topic)
 	if o.sub == nil {
 		return o.fail(code.SubscriptionNotExist, "the consumer's subscription not exist"+code.SeeFAQ, 0)
 	}

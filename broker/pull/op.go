@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gantrymq/gantry/broker/hold"
+	"github.com/gantrymq/gantry/broker/offset"
 	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
@@ -26,6 +27,8 @@ type op struct {
 	kept    []byte                    // what a held pull remembers of its request
 	topic   *topic.Topic
 	queue   *consumequeue.Queue
+	online  *session.Group   // nil: nobody of the group has sent a heartbeat
+	done    *offset.Progress // of the group in the topic
 	group   *body.SubscriptionGroupConfig
 	sub     *session.Subscription
 	match   func(tagsCode int64) bool // made once; looks at sub
@@ -33,9 +36,10 @@ type op struct {
 	resp    header.PullMessageResponse
 	refusal refusal
 	held    hold.Held
-	lite    bool // LITE_PULL_MESSAGE
-	mayWait bool // for a disk: this is a lane
-	second  bool // it was held, and what it finds now is answered
+	taken   header.Opt[int64] // the reset offset that is in res
+	lite    bool              // LITE_PULL_MESSAGE
+	mayWait bool              // for a disk: this is a lane
+	second  bool              // it was held, and what it finds now is answered
 
 	committed bool // the offset that came with it is stored
 }
@@ -87,9 +91,15 @@ const (
 func (o *op) get() next {
 	from := o.hdr.QueueOffset
 	if o.cfg.takeResets {
-		if to, ok := o.p.Offsets.TakeReset(o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID); ok {
-			o.res = store.NewResult()
-			o.res.Status, o.res.NextBegin, o.res.Min, o.res.Max = store.OffsetReset, to, o.queue.Min(), o.queue.Max()
+		if to, ok := o.done.TakeReset(o.hdr.QueueID); ok {
+			o.taken = header.Some(to)
+			o.moved(to, o.queue.Min(), o.queue.Max())
+			return ready
+		}
+	}
+	if client, proxy, ok := o.broadcaster(); ok {
+		if to, ok := o.p.Broadcasts.Init(o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID, client, from, proxy); ok {
+			o.moved(to, 0, 0) // the original tells no range here
 			return ready
 		}
 	}
@@ -107,6 +117,32 @@ func (o *op) get() next {
 		return nothing
 	}
 	return ready
+}
+
+// moved makes a result that sends the client to another offset.
+func (o *op) moved(to, first, end int64) {
+	o.res = store.NewResult()
+	o.res.Status, o.res.NextBegin, o.res.Min, o.res.Max = store.OffsetReset, to, first, end
+}
+
+// proxyBroadcast is the requestSource of a proxy that pulls for a broadcasting
+// consumer (Java: RequestSource.PROXY_FOR_BROADCAST).
+const proxyBroadcast = 1
+
+// broadcaster returns the client that pulls if it is one that broadcasts and is
+// noted; proxy says that it comes through a proxy.
+func (o *op) broadcaster() (client []byte, proxy, ok bool) {
+	if !o.cfg.broadcasts {
+		return nil, false, false
+	}
+	if o.hdr.RequestSource.Set && o.hdr.RequestSource.Value == proxyBroadcast {
+		return o.hdr.ProxyFrowardClientID, true, true
+	}
+	if o.online == nil || !o.online.Broadcast() || o.online.Kind() != body.ConsumePassively {
+		return nil, false, false
+	}
+	id, ok := o.p.Sessions.ClientID(o.online, o.req.Conn)
+	return []byte(id), false, ok
 }
 
 // answerCode is the response code for what was found (Java:
@@ -129,20 +165,30 @@ func answerCode(s store.GetStatus, from int64) code.Response {
 	}
 }
 
-// commit stores the offset that came with the pull, once.
+// commit stores the offset that came with the pull, once. While a reset waits it is
+// forgotten, as request 15's is: it comes from before the reset.
 func (o *op) commit() {
 	if o.committed {
 		return
 	}
 	o.committed = true
-	if c := o.hdr.CommitOffset; o.hdr.SysFlag&flagCommit != 0 && c.Set {
-		o.p.Progress.Store(o.req.Conn.Remote(), o.topic, o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID, c.Value)
+	c := o.hdr.CommitOffset
+	if o.hdr.SysFlag&flagCommit == 0 || !c.Set || o.cfg.takeResets && o.done.HasReset(o.hdr.QueueID) {
+		return
 	}
+	o.p.Progress.Store(o.req.Conn.Remote(), o.topic, o.done, o.hdr.ConsumerGroup, o.hdr.QueueID, c.Value)
 }
 
-// pulled notes how far the group has come.
-func (o *op) pulled() {
-	o.p.Offsets.SetPulled(o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID, o.res.NextBegin)
+// pulled notes how far the group has come, and a broadcasting consumer of it.
+func (o *op) pulled(c code.Response) {
+	o.done.SetPulled(o.hdr.QueueID, o.res.NextBegin)
+	if client, proxy, ok := o.broadcaster(); ok {
+		at := o.hdr.QueueOffset
+		if c == code.PullOffsetMoved {
+			at = o.res.NextBegin
+		}
+		o.p.Broadcasts.Note(o.hdr.Topic, o.hdr.ConsumerGroup, o.hdr.QueueID, at, client, proxy)
+	}
 }
 
 // answer sends what get found and gives the op back.
@@ -155,7 +201,7 @@ func (o *op) answer() {
 		return
 	}
 	c := answerCode(res.Status, o.hdr.QueueOffset)
-	o.pulled()
+	o.pulled(c)
 	o.resp = header.PullMessageResponse{
 		SuggestWhichBrokerID: o.suggestion(),
 		NextBeginOffset:      res.NextBegin,
@@ -174,8 +220,12 @@ func (o *op) answer() {
 	if c == code.Success {
 		o.req.RespondViews(c, res.Status.String(), &o.resp, res) // releases res
 	} else {
+		conn := o.req.Conn
 		o.req.Respond(c, res.Status.String(), &o.resp, nil)
 		res.Release()
+		if o.taken.Set && conn.Closed() { // nobody was told
+			o.done.GiveBack(o.hdr.QueueID, o.taken.Value)
+		}
 	}
 	o.free()
 }
@@ -200,7 +250,11 @@ func (o *op) count(c code.Response) {
 	if c != code.Success {
 		return
 	}
-	sub := st.Subscription(o.hdr.Topic, o.hdr.ConsumerGroup)
+	sub := o.done.Counters.Load()
+	if sub == nil || sub.Deleted() {
+		sub = st.Subscription(o.hdr.Topic, o.hdr.ConsumerGroup)
+		o.done.Counters.Store(sub)
+	}
 	sub.GetNums.AddTimes(n, 1)
 	sub.GetSize.Add(size)
 	q := sub.Queue(o.hdr.QueueID)
@@ -216,7 +270,7 @@ func (o *op) count(c code.Response) {
 // handler returns.
 func (o *op) keep() {
 	h := &o.hdr
-	views := [...]*[]byte{&h.ConsumerGroup, &h.Topic, &h.Subscription, &h.ExpressionType}
+	views := [...]*[]byte{&h.ConsumerGroup, &h.Topic, &h.Subscription, &h.ExpressionType, &h.ProxyFrowardClientID}
 	n := 0
 	for _, v := range views {
 		n += len(*v)
@@ -230,7 +284,7 @@ func (o *op) keep() {
 		o.kept = append(o.kept, *v...)
 		*v = o.kept[start:len(o.kept):len(o.kept)]
 	}
-	h.LiteTopic, h.ProxyFrowardClientID, h.RPC = nil, nil, header.RPC{}
+	h.LiteTopic, h.RPC = nil, header.RPC{}
 }
 
 // park holds the pull, or looks again when something came meanwhile.
@@ -239,7 +293,7 @@ func (o *op) park() {
 	if !o.cfg.longPolling {
 		wait = o.cfg.shortPolling
 	}
-	o.pulled()
+	o.pulled(code.PullNotFound)
 	o.res.Release()
 	o.res = nil
 	o.second = true
@@ -263,7 +317,7 @@ func (o *op) Wake(hold.Reason) {
 // again is the second and last look: whatever it finds is answered.
 func (o *op) again() {
 	o.cfg = o.p.cfg.Load()
-	o.queue = nil
+	o.queue, o.online, o.done = nil, nil, nil
 	if !o.check() {
 		return
 	}

@@ -30,17 +30,18 @@ type Processor struct {
 
 // Options are what a Processor works with.
 type Options struct {
-	Settings *settings.Set
-	Topics   *topic.Table
-	Groups   *group.Table
-	Sessions *session.Table
-	Offsets  *offset.Table
-	Progress *offset.Handlers // commits
-	Holds    *hold.List
-	Store    *store.Store
-	Stats    *stats.Table
-	Now      func() time.Time
-	Log      *zap.Logger
+	Settings   *settings.Set
+	Topics     *topic.Table
+	Groups     *group.Table
+	Sessions   *session.Table
+	Offsets    *offset.Table
+	Progress   *offset.Handlers // commits
+	Broadcasts *offset.Broadcasts
+	Holds      *hold.List
+	Store      *store.Store
+	Stats      *stats.Table
+	Now        func() time.Time
+	Log        *zap.Logger
 }
 
 // config is a snapshot of the settings that a pull looks at.
@@ -52,6 +53,7 @@ type config struct {
 	shortPolling   time.Duration
 	propertyFilter bool
 	takeResets     bool
+	broadcasts     bool
 	slaveRead      bool
 	rejectPulls    bool
 }
@@ -75,6 +77,7 @@ func (p *Processor) Reload() {
 		shortPolling:   s.Duration("shortPollingTimeMills"),
 		propertyFilter: s.Bool("enablePropertyFilter"),
 		takeResets:     s.Bool("useServerSideResetOffset"),
+		broadcasts:     s.Bool("enableBroadcastOffsetStore"),
 		slaveRead:      s.Bool("slaveReadEnable"),
 		rejectPulls:    s.Bool("rejectPullConsumerEnable"),
 	})
@@ -135,6 +138,8 @@ func (o *op) decode(r *remoting.Request) error {
 		missing = "topic"
 	case o.hdr.SysFlag&flagSubscription == 0 && !o.hdr.SubVersion.Set:
 		missing = "subVersion"
+	case o.hdr.RequestSource.Value == proxyBroadcast && o.hdr.ProxyFrowardClientID == nil:
+		missing = "proxyFrowardClientId"
 	default:
 		return nil
 	}

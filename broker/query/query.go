@@ -1,20 +1,26 @@
-// Package query answers questions about queues: where they begin and end, and
-// which offset a time stands for. Asking creates nothing: a queue or topic that
-// does not exist looks like an empty one, as in the original.
 package query
 
 import (
 	"strings"
 
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/header"
+	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store"
 	"github.com/gantrymq/gantry/store/consumequeue"
 )
 
-// Handlers answer requests 29, 30 and 31.
-type Handlers struct{ Store *store.Store }
+// Handlers answer the requests; all fields must be there.
+type Handlers struct {
+	Store    *store.Store
+	Sessions *session.Table
+	Settings *settings.Set // MessageStoreConfig
+	Log      *zap.Logger
+}
 
 // find returns a queue, nil when there is none; ok is false when the request was
 // refused because a field is missing or is no number.

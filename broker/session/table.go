@@ -191,6 +191,32 @@ func (t *Table) AllProducers() map[string][]Member {
 	return all
 }
 
+// ClientIDs returns the client ids of a consumer group's members.
+func (t *Table) ClientIDs(group string) map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids := map[string]bool{}
+	if g, ok := t.consumers.Find(group); ok {
+		for _, m := range g.members {
+			ids[m.ClientID] = true
+		}
+	}
+	return ids
+}
+
+// ClientID returns the client id of a connection that is a member of a consumer
+// group; ok is false if it is none.
+func (t *Table) ClientID(g *Group, c Conn) (id string, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.conns[c]; k != nil {
+		if m := k.consumers[g]; m != nil {
+			return m.ClientID, true
+		}
+	}
+	return "", false
+}
+
 // Producers returns the members of a producer group.
 func (t *Table) Producers(group string) []Member {
 	t.mu.Lock()

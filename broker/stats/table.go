@@ -124,9 +124,14 @@ type Subscription struct {
 	GetNums, GetSize, GetLatency  Item
 	AckNums, CkNums, SendBackNums Item
 	FromDiskNums, FromDiskSize    Item
+	deleted                       atomic.Bool
 	mu                            sync.Mutex
 	queues                        map[int32]*QueueGet
 }
+
+// Deleted tells whether topic or group was deleted: whoever keeps s finds new
+// counters in the Table.
+func (s *Subscription) Deleted() bool { return s.deleted.Load() }
 
 // QueueGet are the counters of one queue of a subscription.
 type QueueGet struct{ GetNums, GetSize Item }
@@ -204,6 +209,7 @@ func (t *Table) DeleteTopic(name string) {
 	for key, s := range t.subs.All() {
 		if s.Topic == name {
 			t.subs.Delete(key)
+			s.deleted.Store(true)
 		}
 	}
 }
@@ -213,6 +219,7 @@ func (t *Table) DeleteGroup(name string) {
 	for key, s := range t.subs.All() {
 		if s.Group == name {
 			t.subs.Delete(key)
+			s.deleted.Store(true)
 		}
 	}
 }

@@ -90,3 +90,30 @@ type ConsumeStats struct {
 func (c *ConsumeStats) SetDefaults() {
 	*c = ConsumeStats{OffsetTable: map[MessageQueue]OffsetWrapper{}}
 }
+
+// QueryCorrectionOffsetBody answers QUERY_CORRECTION_OFFSET: offsets by queue.
+type QueryCorrectionOffsetBody struct {
+	CorrectionOffsets map[int32]int64 `json:"correctionOffsets"`
+}
+
+func (q *QueryCorrectionOffsetBody) SetDefaults() { q.CorrectionOffsets = map[int32]int64{} }
+
+// QueryConsumeQueueResponseBody answers QUERY_CONSUME_QUEUE.
+type QueryConsumeQueueResponseBody struct {
+	FilterData       string             `json:"filterData,omitempty"`
+	MaxQueueIndex    int64              `json:"maxQueueIndex"`
+	MinQueueIndex    int64              `json:"minQueueIndex"`
+	QueueData        []ConsumeQueueData `json:"queueData"`
+	SubscriptionData *SubscriptionData  `json:"subscriptionData"`
+}
+
+// ConsumeQueueData is a unit of a consume queue.
+type ConsumeQueueData struct {
+	BitMap         string `json:"bitMap,omitempty"`
+	Eval           bool   `json:"eval"` // whether a filter's bit map matches
+	ExtendDataJSON string `json:"extendDataJson,omitempty"`
+	Msg            string `json:"msg,omitempty"` // what is wrong
+	PhysicOffset   int64  `json:"physicOffset"`
+	PhysicSize     int32  `json:"physicSize"`
+	TagsCode       int64  `json:"tagsCode"`
+}

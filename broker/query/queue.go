@@ -1,0 +1,96 @@
+package query
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/fastjson"
+	"github.com/gantrymq/gantry/codec/header"
+	"github.com/gantrymq/gantry/remoting"
+	"github.com/gantrymq/gantry/store/consumequeue"
+)
+
+// mostUnits is how many units request 321 shows at most; they have to fit into
+// a frame.
+const mostUnits = 65536
+
+// Units answers request 321: what a consume queue says about messages, for an
+// administrator. It may wait for the disk.
+func (h *Handlers) Units(r *remoting.Request) {
+	var q header.QueryConsumeQueueRequest
+	err := q.Decode(r.Cmd.Fields)
+	queue, ok := h.find(r, "QueryConsumeQueueRequest", q.Topic, q.QueueID, err)
+	if !ok {
+		return
+	}
+	if queue == nil || queue.Max() == 0 { // a queue object of Java's is made by its first message
+		r.Fail(code.SystemError, fmt.Sprintf("%d@%s is not exist!", q.QueueID, q.Topic))
+		return
+	}
+	a := body.QueryConsumeQueueResponseBody{MaxQueueIndex: queue.Max(), MinQueueIndex: queue.Min(), QueueData: []body.ConsumeQueueData{}}
+	if _, asked := r.Cmd.Get("consumerGroup"); asked {
+		if g := h.Sessions.Consumers([]byte(q.ConsumerGroup)); g != nil {
+			if s := g.Subscription([]byte(q.Topic)); s != nil {
+				a.SubscriptionData = s.Data
+			}
+		}
+		a.FilterData = "null" // that of expressions other than tags
+		if a.SubscriptionData == nil {
+			a.FilterData = fmt.Sprintf("%s@%s is not online!", q.ConsumerGroup, q.Topic)
+		}
+	}
+	if q.Index < a.MinQueueIndex || q.Index >= a.MaxQueueIndex {
+		r.Respond(code.Success, fmt.Sprintf("Index %d of %d@%s is not exist!", q.Index, q.QueueID, q.Topic), nil, nil)
+		return
+	}
+	if a.QueueData, err = units(queue, q.Index, q.Count); err != nil {
+		h.Log.Error("queue units could not be read", zap.String("topic", q.Topic), zap.Int32("queue", q.QueueID), zap.Error(err))
+		r.Fail(code.SystemError, "queue units could not be read: "+err.Error())
+		return
+	}
+	text, err := fastjson.Marshal(&a)
+	if err != nil {
+		r.Fail(code.SystemError, err.Error())
+		return
+	}
+	r.Reply(nil, text)
+}
+
+// units describes count units from index on, at most to the end of the file that
+// index lies in, as Java reads them.
+func units(queue *consumequeue.Queue, index int64, count int32) ([]body.ConsumeQueueData, error) {
+	left := min(int64(count), queue.FileEnd(index)-index, mostUnits)
+	list := []body.ConsumeQueueData{}
+	var room [64]consumequeue.Unit
+	for left > 0 {
+		n, err := queue.Units(index, room[:min(left, int64(len(room)))])
+		for _, u := range room[:n] {
+			d := body.ConsumeQueueData{PhysicOffset: u.PhysicalOffset, PhysicSize: u.Size, TagsCode: u.TagsCode}
+			if u.ExtAddress() {
+				d.Msg = fmt.Sprintf("Cq extend not exist!addr: %d", u.TagsCode)
+			}
+			list = append(list, d)
+		}
+		if err != nil && n == 0 {
+			return list, err
+		}
+		if n == 0 {
+			break
+		}
+		index, left = index+int64(n), left-int64(n)
+	}
+	return list, nil
+}
+
+// EarliestTime answers request 32: when the first message was stored that is
+// still there, ms, -1 if there is none. It may wait for the disk.
+func (h *Handlers) EarliestTime(r *remoting.Request) {
+	var q header.GetEarliestMsgStoretimeRequest
+	err := q.Decode(r.Cmd.Fields)
+	if queue, ok := h.find(r, "GetEarliestMsgStoretimeRequest", q.Topic, q.QueueID, err); ok {
+		r.Reply(&header.GetEarliestMsgStoretimeResponse{Timestamp: h.Store.EarliestTime(queue)}, nil)
+	}
+}
