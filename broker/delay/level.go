@@ -194,6 +194,9 @@ func (l *level) collect(from int64, units []consumequeue.Unit, size int) (to int
 		if err != nil {
 			return at, err
 		}
+		if why != "" && len(l.batch) > 0 { // once what is before it is delivered
+			return at, nil
+		}
 		if why != "" {
 			l.pass(at, u.PhysicalOffset, why)
 			continue
