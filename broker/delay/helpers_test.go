@@ -88,7 +88,7 @@ func open(t testing.TB, o setup) *fixture {
 		t.Fatal(o.levels)
 	}
 	so := store.Options{FS: o.fs, Root: "/s", DelayLevels: delays, Now: o.clock.now, QueueFileSize: 2000,
-		CommitLog: commitlog.Options{SegmentSize: o.segment, BusyAfter: time.Hour}, IndexSlots: 100, IndexEntries: 400}
+		CommitLog: commitlog.Options{SegmentSize: o.segment}, IndexSlots: 100, IndexEntries: 400}
 	if o.segment == 0 {
 		so.CommitLog.SegmentSize = 1 << 20
 	}

@@ -42,7 +42,7 @@ func open(t testing.TB, fs vfs.FS, set map[string]string) *fixture {
 		}
 	}
 	var err error
-	f.store, err = store.Open(store.Options{FS: fs, Root: "/s", CommitLog: commitlog.Options{SegmentSize: 16 << 10, BusyAfter: time.Hour}, NoIndex: true})
+	f.store, err = store.Open(store.Options{FS: fs, Root: "/s", CommitLog: commitlog.Options{SegmentSize: 16 << 10}, NoIndex: true})
 	if err != nil {
 		t.Fatal(err)
 	}
