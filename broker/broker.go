@@ -124,6 +124,9 @@ func New(o Options) (*Broker, error) {
 		b.log.Warn(w)
 	}
 	b.background, b.stop = context.WithCancel(context.Background())
+	if err := checkHours(b.set); err != nil {
+		b.log.Warn("the other hours hold, 4 o'clock without any", zap.Error(err))
+	}
 	so, err := b.storeOptions()
 	if err != nil {
 		return nil, err
@@ -267,12 +270,14 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 	b.registrar = naming.New(naming.Options{Settings: b.set, Topics: b.topics, Caller: b.nameServer, Address: a.Broker, HA: a.HA, Log: b.log})
 	b.admins = admin.New(admin.Options{
 		Settings: b.set, Classes: Classes, FS: b.fs, Topics: b.topics, Stats: b.stats, Store: b.figures,
-		Check:   func(s *settings.Set) error { _, err := CheckSettings(s); return err },
+		Check:   func(s *settings.Set) error { _, err := CheckSettings(s); return errors.Join(err, checkHours(s)) },
 		Changed: b.reload,
-		Live:    func(key string) bool { return live[key] || isLimit(key) },
+		Live:    func(key string) bool { return live[key] || retentionKeys[key] || isLimit(key) },
 		Lane:    func(l remoting.Lane) (int, time.Duration) { return b.server.Waiting(l) },
-		Active:  func() bool { ok, _ := b.store.Writeable(); return ok },
-		Now:     b.now, Log: b.log,
+		Active:  func() bool { ok, _ := b.store.Healthy(); return ok },
+
+		DeleteExpired: b.store.DeleteExpired, RestartExpired: b.store.RestartExpired,
+		Now: b.now, Log: b.log,
 	})
 	b.server, err = remoting.NewServer(remoting.Options{
 		Name: "broker", Routes: b.Routes(), Lanes: b.lanes(),

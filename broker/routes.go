@@ -68,6 +68,8 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.ViewBrokerStatsData, Lane: remoting.Admin, Fast: fast, Handle: b.admins.StatsData},
 		{Code: code.UpdateBrokerConfig, Lane: remoting.Admin, Fast: fast, Handle: b.admins.UpdateConfig},
 		{Code: code.GetBrokerConfig, Lane: remoting.Admin, Fast: fast, Handle: b.admins.GetConfig},
+		{Code: code.DeleteExpiredCommitLog, Lane: remoting.Admin, Fast: fast, Handle: b.admins.DeleteExpired},
+		{Code: code.CleanExpiredConsumeQueue, Lane: remoting.Admin, Fast: fast, Handle: b.admins.CleanQueues},
 		{Code: code.GetBrokerRuntimeInfo, Lane: remoting.Admin, Fast: fast, Handle: b.admins.RuntimeInfo},
 	}
 }

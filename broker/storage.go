@@ -59,6 +59,7 @@ func (b *Broker) storeOptions() (store.Options, error) {
 		IndexSlots:    s.Int("maxHashSlotNum"),
 		IndexEntries:  s.Int("maxIndexNum"),
 		DelayLevels:   delays,
+		Retention:     livePolicy(s),
 		Now:           b.now,
 		Log:           b.log,
 	}, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/store/commitlog"
+	"github.com/gantrymq/gantry/store/retention"
 	"github.com/gantrymq/gantry/store/vfs"
 	"go.uber.org/zap"
 )
@@ -42,6 +43,11 @@ type Options struct {
 
 	Reads ReadLimits
 
+	// Retention gives what holds at the moment for deleting files and for a disk
+	// that gets full. It is asked often. Nil: nothing is deleted, and the disk is
+	// not watched.
+	Retention func() retention.Policy
+
 	// Memory is the memory of the machine in bytes; what the system says if 0.
 	// Messages count as in memory by their distance from the end of the log.
 	Memory int64
@@ -55,7 +61,8 @@ type Options struct {
 	Location *time.Location   // of index file names, local time if nil
 	Log      *zap.Logger      // may be nil
 
-	noKeeper bool // tests call Tick themselves
+	noKeeper bool                     // tests call Tick themselves
+	pause    func(time.Duration) bool // of the cleaner, for tests
 }
 
 // ReadLimits are the settings for reading; they may change at run time.

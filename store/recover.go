@@ -487,7 +487,7 @@ func (r *recovery) settle() error {
 		}
 	}
 	logMin := r.commitLog.Min()
-	r.minAtOpen = logMin
+	r.cleaner.cleaned = logMin
 	for _, q := range r.queues.Queues() {
 		if logMin > 0 && r.need < r.end {
 			if err := r.queues.CorrectMin(q, logMin); err != nil {

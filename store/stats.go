@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -121,19 +120,4 @@ func byteCount(n uint64) string {
 		unit++
 	}
 	return fmt.Sprintf("%.1f %ciB", v, "KMGTPE"[unit])
-}
-
-// diskRatio is the used part of the file system that holds a folder, rounded
-// up to whole percents as in Java; -1 if that is not known.
-func (s *Store) diskRatio(dir string) float64 {
-	total, free, err := s.o.FS.Usage(dir)
-	for err != nil && path.Dir(dir) != dir { // not created yet
-		dir = path.Dir(dir)
-		total, free, err = s.o.FS.Usage(dir)
-	}
-	if err != nil || total == 0 {
-		return -1
-	}
-	used := total - free
-	return float64((used*100+total-1)/total) / 100
 }

@@ -62,7 +62,9 @@ type Store struct {
 	builder    *dispatch.Queues
 	dispatcher *dispatch.Dispatcher
 
-	minAtOpen   int64 // of the log
+	guard   *diskGuard
+	cleaner *cleaner
+
 	deletedFile *configfile.File
 	deleted     deletedTopics // owned by the dispatcher
 
@@ -86,6 +88,7 @@ func Open(o Options) (*Store, error) {
 	o.setDefaults()
 	s := &Store{o: o, log: o.Log, opened: o.Now(), flushed: o.Now(), quit: make(chan struct{})}
 	s.reads.Store(&o.Reads)
+	s.guard, s.cleaner = newDiskGuard(s), &cleaner{s: s}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Root, err), s.abandon())
 	}
@@ -124,6 +127,9 @@ func (s *Store) open() error {
 	s.loadDeleted()
 	if err := s.recover(); err != nil {
 		return err
+	}
+	if s.o.Retention != nil {
+		s.guard.measure()
 	}
 	return s.markRunning(true)
 }
@@ -185,8 +191,13 @@ func (s *Store) Start() {
 	}
 	s.started = true
 	s.keeper.Go(s.dispatcher.Run)
-	if !s.o.noKeeper {
-		s.keeper.Go(s.keep)
+	if s.o.noKeeper {
+		return
+	}
+	s.keeper.Go(s.keep)
+	if s.o.Retention != nil {
+		s.keeper.Go(s.guard.run)
+		s.keeper.Go(s.cleaner.run)
 	}
 }
 
@@ -225,7 +236,7 @@ func (s *Store) Tick(now time.Time) {
 		return
 	}
 	s.puts.sample(now, s.commitLog.Stats())
-	if err := s.guard(); err != nil {
+	if err := s.lookAfter(); err != nil {
 		s.fail(err)
 		return
 	}
@@ -245,9 +256,10 @@ func (s *Store) Tick(now time.Time) {
 	}
 }
 
-// guard looks whether somebody else has been at the files: a Java broker that
-// is started on a store in use removes some of them before it notices the lock.
-func (s *Store) guard() error {
+// lookAfter looks whether somebody else has been at the files: a Java broker
+// that is started on a store in use removes some of them before it notices the
+// lock.
+func (s *Store) lookAfter() error {
 	if s.commitLog.Missing() {
 		return errors.New("the commit log file in use was deleted by somebody else")
 	}
@@ -336,6 +348,10 @@ func (s *Store) Append(ds []*Draft) {
 		s.refuse(ds, errClosing)
 		return
 	}
+	if err := s.guard.admit(ds); err != nil {
+		s.refuse(ds, err)
+		return
+	}
 	s.commitLog.Append(ds)
 }
 
@@ -352,6 +368,15 @@ func (s *Store) refuse(ds []*Draft, err error) {
 
 // Writeable reports whether messages can be appended, and if not, why.
 func (s *Store) Writeable() (ok bool, reason string) {
+	if p := s.guard.full.Load(); p != nil && !s.closing.Load() && s.failed.Load() == nil {
+		return false, (*p).Error()
+	}
+	return s.Healthy()
+}
+
+// Healthy reports whether messages can be appended if the disk has room for
+// them, and if not, why.
+func (s *Store) Healthy() (ok bool, reason string) {
 	if p := s.failed.Load(); p != nil {
 		return false, (*p).Error()
 	}
@@ -487,7 +512,7 @@ func (s *Store) finish(ctx context.Context) error {
 	if err := s.checkpoint.Flush(); err != nil {
 		return err
 	}
-	if s.commitLog.Min() != s.minAtOpen {
+	if s.commitLog.Min() != s.cleaner.cleaned {
 		for _, q := range s.queues.Queues() {
 			if err := s.queues.CorrectMin(q, s.commitLog.Min()); err != nil {
 				return err

@@ -45,6 +45,9 @@ type Options struct {
 	Address string
 	// Store gives the store's figures for request 28, by their names there.
 	Store func() map[string]string
+	// DeleteExpired and RestartExpired are the store's, see package store.
+	DeleteExpired  func()
+	RestartExpired func(spared func(topic string) bool) (int, error)
 	// Lane gives the state of a lane: requests that wait, and how long the first
 	// of them has waited; may be nil.
 	Lane func(remoting.Lane) (waiting int, longest time.Duration)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"runtime"
 	"slices"
@@ -475,30 +474,4 @@ func (t *Table) firstFrom(r *unitReader, lo, logMin int64) (int64, error) {
 		}
 	}
 	return lo, nil
-}
-
-// Expire removes the files whose messages have all left the commit log, never
-// the last one, and corrects the minimum. Writer only.
-func (t *Table) Expire(q *Queue, logMin int64) (removed int, err error) {
-	for {
-		first, last := q.first.Load(), q.last.Load()
-		if first == noFile || first == last {
-			break
-		}
-		u, ok, err := q.Unit(first + t.perFile - 1)
-		if err != nil {
-			return removed, err
-		}
-		if !ok || u.PhysicalOffset >= logMin {
-			break
-		}
-		q.min.Store(max(q.min.Load(), first+t.perFile))
-		q.first.Store(first + t.perFile)
-		t.files.drop(fileKey{q, first})
-		if err := t.fs.Remove(q.fileName(first)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return removed, err
-		}
-		removed++
-	}
-	return removed, t.CorrectMin(q, logMin)
 }

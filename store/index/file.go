@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gantrymq/gantry/store/vfs"
 )
@@ -93,6 +94,8 @@ type file struct {
 	unsynced    bool
 
 	flushMu sync.Mutex // one flusher; taken before mu
+
+	gone atomic.Bool // expired: whoever has it still may fail to read it
 }
 
 // fill makes the file one that can be added to.

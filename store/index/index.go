@@ -289,7 +289,7 @@ func (x *Index) put(skip *int, h *message.Head, hash uint32) error {
 
 // seal finishes a full file in the background.
 func (x *Index) seal(f *file) {
-	if err := f.flush(true, true); err != nil {
+	if err := f.flush(true, true); err != nil && !f.gone.Load() {
 		x.errMu.Lock()
 		x.failed = errors.Join(x.failed, err)
 		x.errMu.Unlock()
@@ -372,28 +372,6 @@ func (x *Index) Close() error {
 	return err
 }
 
-// Expire removes the files whose records have all left the commit log, never
-// the last one. For the dispatcher.
-func (x *Index) Expire(logMin int64) (removed int, err error) {
-	for {
-		x.mu.Lock()
-		if len(x.files) < 2 || x.files[0].head().EndOffset >= logMin {
-			x.mu.Unlock()
-			return removed, nil
-		}
-		f := x.files[0]
-		x.files = slices.Delete(x.files, 0, 1)
-		x.mu.Unlock()
-		f.flushMu.Lock() // a seal may be under way
-		f.f.Close()
-		f.flushMu.Unlock()
-		if err := x.o.FS.Remove(f.name); err != nil {
-			return removed, err
-		}
-		removed++
-	}
-}
-
 // Result of a query.
 type Result struct {
 	// Offsets are physical, the newest first. The records may have other keys.
@@ -425,7 +403,7 @@ func (x *Index) Query(topic, key string, tag bool, begin, end int64, limit int) 
 		if h.covers(begin, end) {
 			var err error
 			r.Offsets, err = f.query(r.Offsets, keyHash(hash), begin, end, limit)
-			if err != nil && !errors.Is(err, os.ErrClosed) { // closed: its records have expired meanwhile
+			if err != nil && !f.gone.Load() { // gone: its records have expired meanwhile
 				return r, err
 			}
 		}

@@ -293,10 +293,22 @@ func TestRoll(t *testing.T) {
 	if got := find(t, x, "T", "k", false); len(got) != 60 {
 		t.Errorf("after a restart: %v", got)
 	}
-	if n, err := x.Expire(1600); err != nil || n != 0 {
+	expire := func(logMin int64) (int, error) {
+		removed, err := x.Expire(logMin)
+		for _, r := range removed {
+			if exists, _ := m.Stat(r.Name()); exists.Name != "" {
+				t.Errorf("%s is still there", r.Name())
+			}
+			if err := r.Free(1000, func() bool { return true }); err != nil {
+				t.Error(err)
+			}
+		}
+		return len(removed), err
+	}
+	if n, err := expire(1600); err != nil || n != 0 {
 		t.Errorf("removed %d, %v", n, err)
 	}
-	if n, err := x.Expire(1 << 40); err != nil || n != 3 || len(files(t, m, "/s/index")) != 1 {
+	if n, err := expire(1 << 40); err != nil || n != 3 || len(files(t, m, "/s/index")) != 1 {
 		t.Errorf("removed %d, %v", n, err)
 	}
 	if got := find(t, x, "T", "k", false); len(got) != 11 {

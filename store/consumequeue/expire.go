@@ -1,0 +1,91 @@
+package consumequeue
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+)
+
+// FirstIn returns the first message of a queue at or behind logMin, the
+// beginning of the commit log; the end of the queue if all are before it.
+// Nothing is changed. Any goroutine; it may wait for the disk.
+func (t *Table) FirstIn(q *Queue, logMin int64) (int64, error) {
+	end := q.max.Load() // before physical: what comes behind end lies in the log
+	at := min(q.min.Load(), end)
+	if at == end || q.physical.Load() <= logMin {
+		return end, nil
+	}
+	r := t.reader(q)
+	defer readerPool.Put(r)
+	u, err := r.unit(at)
+	if err == nil && (u.IsFiller() || u.PhysicalOffset < logMin) {
+		at, err = t.firstFrom(r, at, logMin)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find the minimum of queue %s: %w", q, err)
+	}
+	return at, nil
+}
+
+// Behind says that the queue has files in front of its minimum.
+func (q *Queue) Behind() bool {
+	first := q.first.Load()
+	return first != noFile && q.FileEnd(first) <= q.min.Load() && first < q.last.Load()
+}
+
+// Expire moves the minimum up to first, see FirstIn, and removes at most limit
+// files whose messages lie before it, never the last one. Not inside a round.
+// Writer only.
+func (t *Table) Expire(q *Queue, first int64, limit int) (removed int, err error) {
+	if first > q.max.Load() { // deleted or restarted meanwhile
+		return 0, nil
+	}
+	q.min.Store(max(q.min.Load(), first))
+	for ; removed < limit && q.Behind(); removed++ {
+		start := q.first.Load()
+		q.first.Store(start + t.perFile)
+		t.files.drop(fileKey{q, start})
+		if err := t.fs.Remove(q.fileName(start)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// Restart removes the files and folders of a queue whose messages have all left
+// the log, and begins it at 0 again. False: it got a message meanwhile, nothing
+// was changed. Not inside a round. Writer only.
+func (t *Table) Restart(q *Queue) (bool, error) {
+	// A record that has its offset already will find a queue that ends before
+	// it, and is put there behind a gap.
+	if !q.Counter.Restart(q.max.Load()) {
+		return false, nil
+	}
+	if err := t.Reset(q); err != nil {
+		return true, err
+	}
+	delete(t.dirs, q.dir())
+	if err := t.removeDir(q.dir()); err != nil {
+		return true, fmt.Errorf("remove the folder of queue %s: %w", q, err)
+	}
+	for _, other := range t.TopicQueues(q.Topic) {
+		if other.last.Load() != noFile {
+			return true, nil
+		}
+	}
+	if err := t.removeDir(path.Join(t.dir, q.Topic)); err != nil {
+		return true, fmt.Errorf("remove the folder of topic %s: %w", q.Topic, err)
+	}
+	return true, nil
+}
+
+// Bytes is the length of all files together.
+func (t *Table) Bytes() (n int64) {
+	for _, q := range t.Queues() {
+		if first := q.first.Load(); first != noFile {
+			n += ((q.last.Load()-first)/t.perFile + 1) * t.fileSize
+		}
+	}
+	return n
+}

@@ -1,0 +1,51 @@
+package index
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/gantrymq/gantry/store/vfs"
+)
+
+// Removed is an expired file that has no name any more; its space is still to
+// be freed.
+type Removed struct{ file *file }
+
+// Expire removes the files whose records have all left the commit log, never
+// the last one. For the dispatcher; what it returns is for another goroutine.
+func (x *Index) Expire(logMin int64) (removed []Removed, err error) {
+	for {
+		x.mu.Lock()
+		if len(x.files) < 2 || x.files[0].head().EndOffset >= logMin {
+			x.mu.Unlock()
+			return removed, nil
+		}
+		f := x.files[0]
+		x.files = slices.Delete(slices.Clone(x.files), 0, 1)
+		x.mu.Unlock()
+		f.gone.Store(true)
+		removed = append(removed, Removed{f})
+		if err := x.o.FS.Remove(f.name); err != nil {
+			return removed, err
+		}
+	}
+}
+
+// Name is the name that the file had.
+func (r Removed) Name() string { return r.file.name }
+
+// Free frees the file's space, see vfs.Shrink, and closes it. A seal that is
+// under way ends first.
+func (r Removed) Free(step int64, pause func() bool) error {
+	f := r.file
+	f.flushMu.Lock()
+	defer f.flushMu.Unlock()
+	return errors.Join(vfs.Shrink(f.f, step, pause), f.f.Close())
+}
+
+// Bytes is the length of all files together.
+func (x *Index) Bytes() int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return int64(len(x.files)) * x.geo.size()
+}
