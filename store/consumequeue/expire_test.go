@@ -1,0 +1,112 @@
+package consumequeue
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gantrymq/gantry/store/vfs"
+)
+
+func TestExpire(t *testing.T) {
+	m := vfs.NewMem()
+	table := open(t, m)
+	q := queue(t, table, "T", 0)
+	round(t, table, q, 0, 3*perFile+5)
+	for _, c := range []struct{ first, files int64 }{{0, 4}, {1, 4}, {perFile - 1, 4}, {perFile, 3}, {2*perFile + 3, 2}, {3*perFile + 2, 1}, {3*perFile + 5, 1}} {
+		first, err := table.FirstIn(q, unit(c.first).PhysicalOffset)
+		if err != nil || first != c.first {
+			t.Fatalf("the log begins with message %d, %d is the first: %v", c.first, first, err)
+		}
+		before := len(list(t, m, "/s/consumequeue/T/0"))
+		for n := 0; ; n++ { // one file at a time
+			removed, err := table.Expire(q, first, 1)
+			if err != nil || removed > 1 || n == 0 && before > 0 && (removed == 1) != (before > int(c.files)) {
+				t.Fatalf("%d files removed of %d, %d stay: %v", removed, before, c.files, err)
+			}
+			checkUnits(t, q, c.first, 3*perFile+5)
+			if removed == 0 {
+				break
+			}
+		}
+		if err := table.WriteOut(); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(t, m, "/s/consumequeue/T/0"); len(got) != int(c.files) {
+			t.Fatalf("log from unit %d: files %v", c.first, got)
+		}
+		again, _ := openAt(t, m, unit(c.first).PhysicalOffset)
+		q, _ := again.Get("T", 0)
+		checkUnits(t, q, c.first, 3*perFile+5)
+	}
+	if n, err := q.Units(0, make([]Unit, 3)); n != 0 || err != nil {
+		t.Fatalf("%d units of a removed file, %v", n, err)
+	}
+	mustSync(t, table) // removed files are not missed
+	if removed, err := table.Expire(q, 4*perFile, 10); removed != 0 || err != nil || q.Min() != 3*perFile+5 {
+		t.Fatalf("a queue that was shortened meanwhile: %d, %v, minimum %d", removed, err, q.Min())
+	}
+}
+
+// A queue that gets messages while its minimum is looked for keeps them.
+func TestFirstInWhileWriting(t *testing.T) {
+	m := vfs.NewMem()
+	table := open(t, m)
+	q := queue(t, table, "T", 0)
+	round(t, table, q, 0, 10)
+	end := unit(9).End()
+	if first, err := table.FirstIn(q, end); first != 10 || err != nil {
+		t.Fatal(first, err)
+	}
+	round(t, table, q, 10, 12)
+	if first, err := table.FirstIn(q, end); first != 10 || err != nil {
+		t.Fatal(first, err)
+	}
+	if _, err := table.Expire(q, 10, 10); err != nil {
+		t.Fatal(err)
+	}
+	checkUnits(t, q, 10, 12)
+}
+
+// A queue whose messages have all expired begins again at 0, unless somebody has
+// got an offset of it meanwhile.
+func TestRestart(t *testing.T) {
+	m := vfs.NewMem()
+	table := open(t, m)
+	q, other := queue(t, table, "T", 0), queue(t, table, "T", 1)
+	round(t, table, q, 0, 2*perFile+3)
+	round(t, table, other, 0, 3)
+	mustSync(t, table)
+	q.Counter.Set(2*perFile + 4) // one is on its way
+	other.Counter.Set(3)
+	if ok, err := table.Restart(q); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	checkUnits(t, q, 0, 2*perFile+3)
+	q.Counter.Set(2*perFile + 3)
+	if ok, err := table.Restart(q); !ok || err != nil || q.Counter.Load() != 0 || q.Max() != 0 || q.Min() != 0 {
+		t.Fatal(ok, err, q.Counter.Load(), q.Min(), q.Max())
+	}
+	if got := list(t, m, "/s/consumequeue/T"); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("folders %v", got)
+	}
+	if ok, err := table.Restart(other); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if got := list(t, m, "/s/consumequeue"); got != nil {
+		t.Errorf("folders %v", got)
+	}
+	// Later records, which lie further on in the log.
+	for at := range int64(7) {
+		if o, _, err := table.Put(q, at, unit(100_000+at)); o != Added || err != nil {
+			t.Fatal(o, err)
+		}
+	}
+	if err := table.EndRound(); err != nil {
+		t.Fatal(err)
+	}
+	mustSync(t, table)
+	again, _ := open(t, m).Get("T", 0)
+	if again.Max() != 7 || again.Min() != 0 {
+		t.Errorf("%d...%d", again.Min(), again.Max())
+	}
+}
