@@ -170,10 +170,10 @@ func (b *Broker) load() error {
 	return err
 }
 
-// dropTopic takes away what hangs on a topic that is being deleted.
-func (b *Broker) dropTopic(t *topic.Topic) error {
-	b.offsets.DeleteTopic(t.Name)
-	return errors.Join(b.offsets.Save(), b.store.DeleteTopic(t.Name))
+// dropTopic takes away what hangs on the name of a topic that is being deleted.
+func (b *Broker) dropTopic(name string) error {
+	b.offsets.DeleteTopic(name)
+	return errors.Join(b.offsets.Save(), b.store.DeleteTopic(name))
 }
 
 // reportUnknownTopics names the topics whose messages nobody can ask for, since
@@ -269,7 +269,8 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 	a := b.Addresses()
 	b.registrar = naming.New(naming.Options{Settings: b.set, Topics: b.topics, Caller: b.nameServer, Address: a.Broker, HA: a.HA, Log: b.log})
 	b.admins = admin.New(admin.Options{
-		Settings: b.set, Classes: Classes, FS: b.fs, Topics: b.topics, Stats: b.stats, Store: b.figures,
+		Settings: b.set, Classes: Classes, FS: b.fs, Topics: b.topics, Groups: b.groups, Offsets: b.offsets, Sessions: b.sessions,
+		Stats: b.stats, Queues: b.store, Address: a.Broker, Store: b.figures,
 		Check:   func(s *settings.Set) error { _, err := CheckSettings(s); return errors.Join(err, checkHours(s)) },
 		Changed: b.reload,
 		Live:    func(key string) bool { return live[key] || retentionKeys[key] || isLimit(key) },

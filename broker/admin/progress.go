@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
@@ -130,6 +132,10 @@ func (h *Handlers) ConsumeStats(r *remoting.Request) {
 		r.Fail(code.SystemError, err.Error())
 		return
 	}
+	if _, ok := r.Cmd.Get("consumerGroup"); !ok {
+		r.Fail(code.SystemError, "GetConsumeStatsRequest: field consumerGroup is missing")
+		return
+	}
 	topics := strings.FieldsFunc(q.TopicList, func(c rune) bool { return c == ';' })
 	if len(topics) == 0 {
 		if topics = []string{q.Topic}; strings.TrimSpace(q.Topic) == "" {
@@ -138,8 +144,7 @@ func (h *Handlers) ConsumeStats(r *remoting.Request) {
 		topics = slices.DeleteFunc(topics, func(t string) bool { return !h.wanted(q.ConsumerGroup, t) })
 	}
 	s := body.ConsumeStats{OffsetTable: map[body.MessageQueue]body.OffsetWrapper{}}
-	slices.Sort(topics)
-	for _, name := range slices.Compact(topics) {
+	for _, name := range set(topics) {
 		if t := h.o.Topics.FindString(name); t != nil {
 			h.groupProgress(&s, t, q.ConsumerGroup, t.Config().ReadQueueNums)
 		}
@@ -150,10 +155,7 @@ func (h *Handlers) ConsumeStats(r *remoting.Request) {
 // BrokerConsumeStats answers request 317: how far all groups have come.
 func (h *Handlers) BrokerConsumeStats(r *remoting.Request) {
 	var q header.GetConsumeStatsInBroker
-	if err := q.Decode(r.Cmd.Fields); err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
+	_ = q.Decode(r.Cmd.Fields) // without the field: all topics
 	list := body.ConsumeStatsList{BrokerAddr: h.o.Address, ConsumeStatsList: []map[string][]body.ConsumeStats{}}
 	for _, group := range h.o.Groups.Names() {
 		all := []body.ConsumeStats{}
@@ -184,8 +186,7 @@ func (h *Handlers) TopicGroups(r *remoting.Request) {
 		return
 	}
 	groups := append(h.o.Sessions.Subscribers(string(name)), h.o.Offsets.Groups(string(name))...)
-	slices.Sort(groups)
-	replyJSON(r, &body.GroupList{GroupList: slices.Compact(groups)})
+	replyJSON(r, &body.GroupList{GroupList: set(groups)})
 }
 
 // GroupTopics answers request 343: the topics that a group has offsets of.
@@ -195,9 +196,13 @@ func (h *Handlers) GroupTopics(r *remoting.Request) {
 		r.Fail(code.SystemError, "QueryTopicsByConsumerRequest: field group is missing")
 		return
 	}
-	topics := h.o.Offsets.Topics(string(group))
-	slices.Sort(topics)
-	replyJSON(r, &body.TopicList{BrokerAddr: h.o.Address, TopicList: topics})
+	replyJSON(r, &body.TopicList{BrokerAddr: h.o.Address, TopicList: set(h.o.Offsets.Topics(string(group)))})
+}
+
+// set sorts names, each once; it is never nil, which would not be listed at all.
+func set(names []string) []string {
+	slices.Sort(names)
+	return append([]string{}, slices.Compact(names)...)
 }
 
 // Subscription answers request 345: what an online group wants of a topic.
@@ -205,6 +210,10 @@ func (h *Handlers) Subscription(r *remoting.Request) {
 	var q header.QuerySubscriptionByConsumerRequest
 	if err := q.Decode(r.Cmd.Fields); err != nil {
 		r.Fail(code.SystemError, err.Error())
+		return
+	}
+	if _, ok := r.Cmd.Get("group"); !ok {
+		r.Fail(code.SystemError, "QuerySubscriptionByConsumerRequest: field group is missing")
 		return
 	}
 	answer := body.QuerySubscriptionResponseBody{Group: q.Group, Topic: q.Topic}
@@ -223,18 +232,21 @@ func (h *Handlers) TimeSpans(r *remoting.Request) {
 	if t == nil {
 		return
 	}
-	group, ok := r.Cmd.Get("group")
-	if !ok {
-		r.Fail(code.SystemError, "QueryConsumeTimeSpanRequest: field group is missing")
-		return
-	}
+	group, _ := r.Cmd.Get("group")
 	answer := body.QueryConsumeTimeSpanBody{ConsumeTimeSpanSet: []body.QueueTimeSpan{}}
 	for id := range min(t.Config().WriteQueueNums, mostQueues) {
 		span := h.timeSpan(h.queue(t.Name, id), h.o.Offsets.Get([]byte(t.Name), group, id))
 		span.MessageQueue = h.queueOf(t, id)
+		span.MinText, span.MaxText, span.ConsumeText = timeText(span.MinTimestamp), timeText(span.MaxTimestamp), timeText(span.ConsumeTimestamp)
 		answer.ConsumeTimeSpanSet = append(answer.ConsumeTimeSpanSet, span)
 	}
 	replyJSON(r, &answer)
+}
+
+// timeText is a time as the original writes it beside its number.
+func timeText(ms int64) string {
+	t := time.UnixMilli(ms)
+	return fmt.Sprintf("%s:%03d", t.Format("2006-01-02#15:04:05"), t.Nanosecond()/1e6)
 }
 
 // timeSpan is of a queue, which may be nil, and a committed offset, -1 without one.
@@ -260,13 +272,10 @@ func (h *Handlers) timeSpan(q *consumequeue.Queue, offset int64) (s body.QueueTi
 // StatsData answers request 315: one of the broker's counters by name and key.
 func (h *Handlers) StatsData(r *remoting.Request) {
 	var q header.ViewBrokerStatsDataRequest
-	if err := q.Decode(r.Cmd.Fields); err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
+	_ = q.Decode(r.Cmd.Fields) // a missing name is an unknown counter
 	item := h.o.Stats.Find(q.StatsName, q.StatsKey)
 	if item == nil {
-		r.Fail(code.SystemError, "The stats <"+q.StatsName+"> <"+q.StatsKey+"> not exist")
+		r.Fail(code.SystemError, "The stats <"+orNull(r, "statsName")+"> <"+orNull(r, "statsKey")+"> not exist")
 		return
 	}
 	in := func(s stats.Span) *body.BrokerStatsItem {
@@ -274,4 +283,11 @@ func (h *Handlers) StatsData(r *remoting.Request) {
 		return &body.BrokerStatsItem{Sum: n.Sum, TPS: n.TPS, Avgpt: n.Avgpt}
 	}
 	replyJSON(r, &body.BrokerStatsData{StatsMinute: in(stats.Minute), StatsHour: in(stats.Hour), StatsDay: in(stats.Day)})
+}
+
+func orNull(r *remoting.Request, field string) string {
+	if v, ok := r.Cmd.Get(field); ok {
+		return string(v)
+	}
+	return "null"
 }

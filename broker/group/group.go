@@ -218,11 +218,7 @@ func (t *Table) Declare(name string) (g *Group, created bool) {
 	if g := t.FindString(name); g != nil {
 		return g, false
 	}
-	if !t.o.Settings.Bool("autoCreateSubscriptionGroup") &&
-		!(strings.HasPrefix(name, SystemPrefix) && t.o.Settings.Bool("enableCreateSysGroup")) {
-		return nil, false
-	}
-	if topic.ValidateGroup(name) != "" {
+	if !t.mayMake(name) {
 		return nil, false
 	}
 	t.mu.Lock()
@@ -234,6 +230,25 @@ func (t *Table) Declare(name string) (g *Group, created bool) {
 	t.changed()
 	t.o.Log.Info("consumer group created by its first member", zap.String("group", name))
 	return g, true
+}
+
+// mayMake tells whether a member may make a group by naming it.
+func (t *Table) mayMake(name string) bool {
+	allowed := t.o.Settings.Bool("autoCreateSubscriptionGroup") ||
+		strings.HasPrefix(name, SystemPrefix) && t.o.Settings.Bool("enableCreateSysGroup")
+	return allowed && topic.ValidateGroup(name) == ""
+}
+
+// Preview returns the configuration of a group, or the one it would have if a member
+// made it, nil if none may.
+func (t *Table) Preview(name string) *body.SubscriptionGroupConfig {
+	if g := t.FindString(name); g != nil {
+		return g.Config()
+	}
+	if !t.mayMake(name) {
+		return nil
+	}
+	return fresh(name)
 }
 
 // changed is the end of every change, called with the lock held: the write begins.
@@ -248,6 +263,96 @@ func (t *Table) changed() {
 	})
 }
 
+// Change creates or replaces a group as an administrator asks. The attributes of c
+// are changes: their keys have signs (see topic.ParseChanges). The change is in force
+// when it returns; Settle tells when it is durable.
+func (t *Table) Change(c *body.SubscriptionGroupConfig) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var current map[string]string
+	g := t.FindString(c.GroupName)
+	if g != nil {
+		current = g.Config().Attributes
+	}
+	next := *c
+	var err error
+	if next.Attributes, err = topic.Alter(attributes, g == nil, current, c.Attributes); err != nil {
+		return err
+	}
+	t.put(&next)
+	t.changed()
+	t.o.Log.Info("consumer group is set by an administrator", zap.Any("config", &next), zap.Bool("new", g == nil))
+	return nil
+}
+
+// Delete takes a group out of the table, with the topics it is kept from. It
+// returns whether there was one. Its offsets are for others.
+func (t *Table) Delete(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.groups.Delete(name)
+	_, forbidden := t.orphans[name]
+	delete(t.orphans, name)
+	if ok || forbidden {
+		t.changed()
+		t.o.Log.Info("consumer group deleted", zap.String("group", name))
+	}
+	return ok
+}
+
+// Forbid sets or clears a bit that keeps a group from a topic (see Group.Forbidden).
+// The group need not exist; members of one that comes later are kept from it too.
+func (t *Table) Forbid(group, topic string, bit int32, on bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.forbidden(group)
+	bits := old[topic] &^ bit
+	if on {
+		bits |= bit
+	}
+	if bits == old[topic] {
+		return
+	}
+	next := maps.Clone(old)
+	if next == nil {
+		next = map[string]int32{}
+	}
+	if next[topic] = bits; bits == 0 {
+		delete(next, topic)
+	}
+	g := t.FindString(group)
+	switch {
+	case g != nil && len(next) == 0:
+		g.forbidden.Store(nil)
+	case g != nil:
+		g.forbidden.Store(&next)
+	case len(next) == 0:
+		delete(t.orphans, group)
+	default:
+		t.orphans[group] = next
+	}
+	t.changed()
+	t.o.Log.Info("a group's topic is forbidden or allowed", zap.String("group", group), zap.String("topic", topic), zap.Int32("bits", bits))
+}
+
+// Forbidden returns the bits that keep a group, which need not exist, from a topic.
+func (t *Table) Forbidden(group, topic string) int32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.forbidden(group)[topic]
+}
+
+// forbidden is called with the lock held.
+func (t *Table) forbidden(group string) map[string]int32 {
+	if g := t.FindString(group); g != nil {
+		if m := g.forbidden.Load(); m != nil {
+			return *m
+		}
+		return nil
+	}
+	return t.orphans[group]
+}
+
 // Settle calls done once, when every change made until now is durable, or with the
 // error of the write that failed: the changes are in force then, but lost at the
 // next start. done must not wait for anything.
@@ -258,6 +363,23 @@ func (t *Table) Close() error {
 	err := t.saver.Save()
 	t.saver.Wait()
 	return err
+}
+
+// Page returns what Snapshot does of at most most groups in the order of their names,
+// from number first on.
+func (t *Table) Page(first, most int) *body.SubscriptionGroupWrapper {
+	w := t.Snapshot()
+	names := slices.Sorted(maps.Keys(w.SubscriptionGroupTable))
+	page := names[min(first, len(names)):min(first+most, len(names))]
+	all, forbidden := w.SubscriptionGroupTable, w.ForbiddenTable
+	w.SubscriptionGroupTable, w.ForbiddenTable = map[string]*body.SubscriptionGroupConfig{}, map[string]map[string]int32{}
+	for _, name := range page {
+		w.SubscriptionGroupTable[name] = all[name]
+		if f, ok := forbidden[name]; ok {
+			w.ForbiddenTable[name] = f
+		}
+	}
+	return w
 }
 
 // Names lists all groups in the order of their names.

@@ -31,10 +31,10 @@ type Options struct {
 	// (Topic.Deleted), after the change is durable and outside of all locks. What
 	// changes while it waits for name servers is told together afterwards.
 	OnChange func(ts []*Topic)
-	// OnDelete takes away what hangs on a topic that is being deleted: its queues
-	// and the groups' offsets. An error leaves the topic as it was. Until it
-	// returns, no topic of that name is made.
-	OnDelete func(t *Topic) error
+	// OnDelete takes away what hangs on the name of a topic that is being deleted:
+	// its queues and the groups' offsets. An error leaves the topic as it was. Until
+	// it returns, no topic of that name is made.
+	OnDelete func(name string) error
 	Now      func() time.Time // time.Now if nil
 	Log      *zap.Logger      // may be nil
 }
@@ -50,8 +50,10 @@ type Table struct {
 
 	mu      sync.Mutex // held by everything that changes a topic, never over I/O
 	version body.DataVersion
-	leaving map[string]*Topic // being deleted: not found any more, but still in the file
-	left    sync.Cond         // one of them has gone
+	// leaving are the names that are being deleted: not found any more, but their
+	// topics are still in the file. (nil: only the name's queues are purged.)
+	leaving map[string]*Topic
+	left    sync.Cond // one of them has gone
 }
 
 // New makes the table with the system topics of a first start. Nothing is read
@@ -171,7 +173,9 @@ func (t *Table) encode() ([]byte, error) {
 	v, configs := t.Snapshot()
 	t.mu.Lock()
 	for name, h := range t.leaving {
-		configs[name] = h.Config()
+		if h != nil {
+			configs[name] = h.Config()
+		}
 	}
 	t.mu.Unlock()
 	return fastjson.Marshal(&body.TopicConfigSerializeWrapper{DataVersion: v, TopicConfigTable: configs}, fastjson.Pretty)
@@ -205,6 +209,14 @@ func (t *Table) FindString(name string) *Topic {
 
 // Len is the number of topics.
 func (t *Table) Len() int { return t.topics.Len() }
+
+// SystemNames lists the names that are reserved on this broker, without those that
+// only have the prefix.
+func (t *Table) SystemNames() []string {
+	all := maps.Clone(systemNames)
+	maps.Copy(all, t.own)
+	return slices.Sorted(maps.Keys(all))
+}
 
 // IsSystem tells whether a name is reserved on this broker.
 func (t *Table) IsSystem(name string) bool { return t.isSystem(name) }
@@ -267,10 +279,15 @@ func (t *Table) EnsureForSend(name, template string, queues, sysFlag int32, by s
 // held: one that is being deleted is waited for, since one that is made now would
 // lose its queues with it.
 func (t *Table) present(name string) *Topic {
-	for t.leaving[name] != nil {
+	for t.isLeaving(name) {
 		t.left.Wait()
 	}
 	return t.FindString(name)
+}
+
+func (t *Table) isLeaving(name string) bool {
+	_, ok := t.leaving[name]
+	return ok
 }
 
 // Ensure returns a topic that the broker itself needs (retry and dead letter
@@ -387,24 +404,43 @@ func (t *Table) Delete(name string) (found bool, err error) {
 		return false, nil
 	}
 	h.deleted.Store(true)
-	t.leaving[name] = h
-	t.mu.Unlock()
-	if t.o.OnDelete != nil {
-		err = t.o.OnDelete(h)
-	}
-	t.mu.Lock()
+	err = t.leave(name, h)
 	defer t.mu.Unlock()
-	delete(t.leaving, name)
-	t.left.Broadcast()
 	if err != nil {
 		h.deleted.Store(false)
 		t.topics.Set(name, h)
 		return true, err
 	}
-	t.o.Stats.DeleteTopic(name)
+	if t.o.Settings.Bool("autoDeleteUnusedStats") {
+		t.o.Stats.DeleteTopic(name)
+	}
 	t.changed(h, true)
 	t.o.Log.Info("topic deleted", zap.String("topic", name))
 	return true, nil
+}
+
+// Purge takes away what hangs on a name that no topic has.
+func (t *Table) Purge(name string) error {
+	t.mu.Lock()
+	if t.isLeaving(name) || t.FindString(name) != nil {
+		t.mu.Unlock()
+		return nil
+	}
+	defer t.mu.Unlock()
+	return t.leave(name, nil)
+}
+
+// leave calls Options.OnDelete without the lock, which it gives back meanwhile.
+func (t *Table) leave(name string, h *Topic) (err error) {
+	t.leaving[name] = h
+	t.mu.Unlock()
+	if t.o.OnDelete != nil {
+		err = t.o.OnDelete(name)
+	}
+	t.mu.Lock()
+	delete(t.leaving, name)
+	t.left.Broadcast()
+	return err
 }
 
 // Page returns at most most configurations in the order of their names, from

@@ -383,12 +383,12 @@ func TestDeleteOrder(t *testing.T) {
 	}
 	h := f.FindString("T")
 	broken := errors.New("no disk")
-	f.o.OnDelete = func(*Topic) error { return broken }
+	f.o.OnDelete = func(string) error { return broken }
 	if found, err := f.Delete("T"); !found || !errors.Is(err, broken) || f.FindString("T") != h || h.Deleted() {
 		t.Error("a topic whose queues are not gone must stay", found, err)
 	}
 	made := make(chan *Topic)
-	f.o.OnDelete = func(h *Topic) error {
+	f.o.OnDelete = func(string) error {
 		if f.FindString("T") != nil || !h.Deleted() {
 			t.Error("it is still found")
 		}

@@ -28,6 +28,7 @@ const (
 	ReplySuffix      = "_REPLY_TOPIC"                // cluster +
 	RetryPrefix      = "%RETRY%"                     // + group
 	DLQPrefix        = "%DLQ%"                       // + group
+	LightPrefix      = "%LMQ%"                       // light queues, which have no topic
 )
 
 const (
@@ -62,6 +63,12 @@ func Retry(group string) string { return RetryPrefix + group }
 
 // DLQ returns the name of a group's dead letter topic.
 func DLQ(group string) string { return DLQPrefix + group }
+
+// PopRetry returns the names that retry topics of POP may have for a group and a
+// topic: the older one, and that of enableRetryTopicV2.
+func PopRetry(group, topic string) [2]string {
+	return [2]string{RetryPrefix + group + "_" + topic, RetryPrefix + group + "+" + topic}
+}
 
 // Validate returns what is wrong with a topic's name, in the words clients know,
 // or "". Every way to a topic asks it: creation, sending, registration.

@@ -19,13 +19,17 @@ type QuerySubscriptionResponseBody struct {
 	Topic            string            `json:"topic"`
 }
 
-// QueueTimeSpan is when messages of a queue were stored, ms; -1 where there are none.
+// QueueTimeSpan is when messages of a queue were stored, ms; -1 where there are
+// none. The texts are the same times, local, which Java writes and nobody reads.
 type QueueTimeSpan struct {
 	ConsumeTimestamp int64        `json:"consumeTimeStamp"`
+	ConsumeText      string       `json:"consumeTimeStampStr"`
 	DelayTime        int64        `json:"delayTime"` // ms since the first that is not consumed was stored
 	MaxTimestamp     int64        `json:"maxTimeStamp"`
+	MaxText          string       `json:"maxTimeStampStr"`
 	MessageQueue     MessageQueue `json:"messageQueue"`
 	MinTimestamp     int64        `json:"minTimeStamp"`
+	MinText          string       `json:"minTimeStampStr"`
 }
 
 // QueryConsumeTimeSpanBody answers QUERY_CONSUME_TIME_SPAN.
