@@ -52,6 +52,8 @@ type Options struct {
 	FS       vfs.FS           // nil: the operating system's
 	Now      func() time.Time // nil: time.Now
 	Log      *zap.Logger      // nil: none
+	// Interrupted, if set, ends New with its error, see store.Options.
+	Interrupted func() error
 	// Serialize is the kind of header of answers, frame.JSON or frame.Binary
 	// (rocketmq.serialize.type).
 	Serialize byte
@@ -134,6 +136,7 @@ func New(o Options) (*Broker, error) {
 	if err := checkLanes(b.set); err != nil {
 		return nil, err
 	}
+	so.Interrupted = o.Interrupted
 	if b.store, err = store.Open(so); err != nil {
 		return nil, err
 	}

@@ -95,7 +95,6 @@ var refusals = []refusal{
 	{"messageStorePlugIn", given, "Java store plug-ins cannot be loaded"},
 	{"readOnlyCommitLogStorePaths", given, noPaths},
 	{"storePathCommitLog", func(s *settings.Set, key string) bool { return strings.Contains(s.String(key), ",") }, noPaths},
-	{"fetchNamesrvAddrByAddressServer", on, "asking an address server for the name servers is not built yet; list them in namesrvAddr"},
 }
 
 // jvmRefusals are switches that Java reads from system properties. Operators who

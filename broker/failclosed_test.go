@@ -54,7 +54,6 @@ func TestUnsupportedSettings(t *testing.T) {
 		{"messageStorePlugIn", "a.b.C"},
 		{"readOnlyCommitLogStorePaths", "/other"},
 		{"storePathCommitLog", "/a,/b"},
-		{"fetchNamesrvAddrByAddressServer", "true"},
 	} {
 		t.Run(c[0]+"="+c[1], func(t *testing.T) {
 			s := brokerSettings()

@@ -151,6 +151,9 @@ func (s *Store) aheadInFile(raw *rawLog, from, end int64) (at, storeTime int64, 
 	buf, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
 	for pos := from + 1; pos+headLen <= end; {
 		b := buf[:min(int64(len(buf)), end-pos)]
+		if err := s.interrupted(); err != nil {
+			return 0, 0, false, anything, err
+		}
 		if ok, err := raw.read(b, pos); err != nil || !ok {
 			return 0, 0, false, anything, err
 		}

@@ -57,6 +57,11 @@ type Options struct {
 	// evidence folder.
 	CutDamagedLog bool
 
+	// Interrupted, if set, is asked many times a second while the store is
+	// being opened, which may take minutes after a crash; an error ends that,
+	// and leaves a store that recovers at the next start.
+	Interrupted func() error
+
 	Now      func() time.Time // time.Now if nil
 	Location *time.Location   // of index file names, local time if nil
 	Log      *zap.Logger      // may be nil

@@ -65,7 +65,7 @@ func (s *Store) recover() error {
 	if r.crashed || r.snapshot == nil {
 		r.need = r.from
 	}
-	if err := r.trimQueues(); err != nil {
+	if err := errors.Join(r.interrupted(), r.trimQueues()); err != nil {
 		return err
 	}
 	if err := r.recoverIndex(); err != nil {
@@ -241,7 +241,11 @@ func (r *recovery) walk(from int64) error {
 	for w.Next() {
 		r.last, r.lastTime = w.Offset(), w.Record().StoreTimestamp
 		r.records++
-		r.progress("reading the commit log", w.End())
+		if r.records%64 == 0 {
+			if err := r.progress("reading the commit log", w.End()); err != nil {
+				return err
+			}
+		}
 	}
 	r.end = w.End()
 	if w.Ending() == commitlog.AtError {
@@ -444,7 +448,7 @@ func (r *recovery) dispatch() error {
 	}
 	defer func() { r.builder.Gap = nil }()
 	for rewinds := 1; ; {
-		err := d.Recover(r.end, func(pos int64) { r.progress("dispatching", pos) })
+		err := d.Recover(r.end, func(pos int64) error { return r.progress("dispatching", pos) })
 		var gap *dispatch.GapError
 		var bad *dispatch.BadRecord
 		switch {
@@ -521,19 +525,29 @@ func (r *recovery) settle() error {
 	return nil
 }
 
-// progress says every few seconds how far a long start is.
-func (r *recovery) progress(what string, pos int64) {
-	if r.records%4096 != 0 && what == "reading the commit log" {
-		return
+// progress says every few seconds how far a long start is, and ends it if it was
+// interrupted.
+func (r *recovery) progress(what string, pos int64) error {
+	if err := r.interrupted(); err != nil {
+		return err
 	}
 	now := r.o.Now()
 	if now.Sub(r.said) < 5*time.Second {
-		return
+		return nil
 	}
 	r.said = now
 	segments := r.commitLog.Segments()
 	limit := segments[len(segments)-1] + r.o.CommitLog.SegmentSize
 	r.log.Info("still opening the store: "+what, zap.Int64("at", pos), zap.Int64("of", limit))
+	return nil
+}
+
+// interrupted asks Options.Interrupted.
+func (s *Store) interrupted() error {
+	if s.o.Interrupted == nil {
+		return nil
+	}
+	return s.o.Interrupted()
 }
 
 // lastRecord is the start of the last record in a log that ends at end.

@@ -16,6 +16,9 @@
 // that carries it alone, but never to a name server that has not taken a full one
 // before: Java's refuses a first registration of one topic.
 //
+// The list of name servers is looked up by one more goroutine (book), which
+// resolves names and asks an address server if so configured.
+//
 // What is registered is the topic's permission AND the broker's
 // (brokerPermission).
 package naming

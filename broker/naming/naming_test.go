@@ -416,36 +416,6 @@ func TestOrderedTopics(t *testing.T) {
 	})
 }
 
-func TestAddresses(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                             "",
-		"10.0.0.1:9876":                "10.0.0.1:9876",
-		" a:1 ; b:2;; a:1 ":            "a:1 b:2",
-		"[::1]:9876":                   "[::1]:9876",
-		"::1:9876":                     "[::1]:9876", // B151: the last colon counts
-		"[fe80::1%eth0]:9876;x.y.z:11": "[fe80::1%eth0]:9876 x.y.z:11",
-		"host":                         "host:9876",
-		"[::1]":                        "[::1]:9876",
-	} {
-		r, _, _, _ := fixture(t, "namesrvAddr", text)
-		got, err := r.addresses()
-		if err != nil || strings.Join(got, " ") != want {
-			t.Errorf("%q: %v %v, want %s", text, got, err, want)
-		}
-	}
-	r, _, _, _ := fixture(t, "namesrvAddr", "ns.example:9876", "fetchNameSrvAddrByDnsLookup", "true")
-	r.o.Lookup = func(_ context.Context, host string) ([]string, error) {
-		if host != "ns.example" {
-			return nil, errors.New(host)
-		}
-		return []string{"10.0.0.2", "fd00::1", "10.0.0.2"}, nil
-	}
-	got, err := r.addresses()
-	if err != nil || strings.Join(got, " ") != "10.0.0.2:9876 [fd00::1]:9876" {
-		t.Error(got, err)
-	}
-}
-
 // The list may change while the broker runs.
 func TestRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

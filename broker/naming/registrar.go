@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,8 +27,7 @@ type Options struct {
 	Caller   Caller
 	Address  string // of the broker, as clients reach it
 	HA       string // of its replication port
-	// Lookup resolves a host for fetchNameSrvAddrByDnsLookup; the resolver of
-	// package net if nil.
+	// Lookup resolves a name; the resolver of package net if nil.
 	Lookup func(ctx context.Context, host string) ([]string, error)
 	Log    *zap.Logger // may be nil
 }
@@ -42,8 +40,11 @@ type Registrar struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	kick    chan struct{} // cap 1: look at the list now
+	suspect chan struct{} // cap 1: a name server does not answer
+
 	mu      sync.Mutex
-	servers map[string]*server // by address; changed by refresh
+	servers map[string]*server // by address; changed by set
 	stopped bool
 	lost    bool // a registration after a lost connection is under way
 }
@@ -56,7 +57,7 @@ func New(o Options) *Registrar {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	r := &Registrar{o: o, servers: map[string]*server{}}
+	r := &Registrar{o: o, servers: map[string]*server{}, kick: make(chan struct{}, 1), suspect: make(chan struct{}, 1)}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -68,22 +69,71 @@ const patience = 3 * time.Second
 // first registration or failed once, and after three seconds at the latest: a
 // client that asks for a route then finds it.
 func (r *Registrar) Start() {
-	r.refresh()
-	r.wg.Go(r.watch)
-	r.await(r.each(func(s *server) <-chan struct{} { return s.first }))
+	looked := make(chan struct{})
+	r.wg.Go(func() { r.watch(looked) })
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	select {
+	case <-looked:
+	case <-ctx.Done():
+	}
+	await(ctx, r.each(func(s *server) <-chan struct{} { return s.first }))
 }
 
-// watch looks at the list of name servers again now and then.
-func (r *Registrar) watch() {
+const (
+	// soonest is how soon after a look the next one follows because a name server
+	// does not answer: it may have moved.
+	soonest = 5 * time.Second
+	// firstRetry and lastRetry are the shortest and the longest time until what
+	// could not be looked up is looked up again.
+	firstRetry, lastRetry = time.Second, 10 * time.Second
+)
+
+// watch keeps the list of name servers true. looked is closed after the first
+// look.
+func (r *Registrar) watch(looked chan struct{}) {
+	book := newBook(&r.o)
+	retry := firstRetry
 	for {
-		period := r.o.Settings.Duration("updateNameServerAddrPeriod")
-		if period <= 0 {
-			period = 2 * time.Minute
+		addrs, whole := book.look(r.ctx, func(addrs []string) { r.set(addrs, false) })
+		r.set(addrs, true)
+		if looked != nil {
+			close(looked)
+			looked = nil
 		}
-		if !sleep(r.ctx, period) {
+		at := time.Now()
+		next := book.period()
+		if !whole {
+			next = min(next, retry)
+			retry = min(2*retry, lastRetry)
+		} else {
+			retry = firstRetry
+		}
+		if !r.rest(at, next) {
 			return
 		}
-		r.refresh()
+	}
+}
+
+// rest waits until the next look, which follows next after the last one at the
+// latest; it returns false at the end.
+func (r *Registrar) rest(last time.Time, next time.Duration) bool {
+	timer := time.NewTimer(next)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-r.kick:
+			return true
+		case <-r.suspect:
+			if soon := soonest - time.Since(last); soon < next {
+				next = max(soon, 0)
+				timer.Reset(next)
+			}
+		case <-r.ctx.Done():
+			return false
+		}
 	}
 }
 
@@ -98,22 +148,32 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Refresh reads the settings again: the list of name servers may have changed.
-func (r *Registrar) Refresh() { r.refresh() }
+// Refresh says that the list of name servers in the settings may have changed. New
+// ones are registered with at once. Those that are gone from the list are told
+// nothing more, as by Java: they drop the broker when its connection has been
+// idle for two minutes, until when clients that still ask them find it.
+func (r *Registrar) Refresh() { signal(r.kick) }
 
-func (r *Registrar) refresh() {
-	want, err := r.addresses()
-	if err != nil {
-		r.o.Log.Warn("name servers cannot be looked up; the known ones are kept", zap.Error(err))
-		return
+// unwell says that a name server does not answer: its name may have moved.
+func (r *Registrar) unwell() { signal(r.suspect) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
+}
+
+// set changes the list of name servers; whole says that others than those wanted
+// are to go.
+func (r *Registrar) set(want []string, whole bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped {
 		return
 	}
 	for addr, s := range r.servers {
-		if !slices.Contains(want, addr) {
+		if whole && !slices.Contains(want, addr) {
 			s.cancel() // its goroutine says so
 			delete(r.servers, addr)
 		}
@@ -125,42 +185,6 @@ func (r *Registrar) refresh() {
 			r.wg.Go(s.run)
 		}
 	}
-}
-
-// addresses reads namesrvAddr: "host:port" separated by semicolons.
-func (r *Registrar) addresses() ([]string, error) {
-	var list []string
-	for addr := range strings.SplitSeq(r.o.Settings.String("namesrvAddr"), ";") {
-		if addr = strings.TrimSpace(addr); addr == "" {
-			continue
-		}
-		host, port := split(addr)
-		if !r.o.Settings.Bool("fetchNameSrvAddrByDnsLookup") {
-			list = append(list, net.JoinHostPort(host, port))
-			continue
-		}
-		ctx, cancel := context.WithTimeout(r.ctx, patience)
-		hosts, err := r.o.Lookup(ctx, host)
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-		for _, h := range hosts {
-			list = append(list, net.JoinHostPort(h, port))
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list), nil
-}
-
-// split takes an address apart at its last colon; an IPv6 host may have brackets
-// or not.
-func split(addr string) (host, port string) {
-	i := strings.LastIndexByte(addr, ':')
-	if i < 0 || strings.HasSuffix(addr, "]") {
-		return strings.Trim(addr, "[]"), "9876"
-	}
-	return strings.Trim(addr[:i], "[]"), addr[i+1:]
 }
 
 // Changed tells the name servers of new, changed and deleted topics. It returns when
@@ -218,6 +242,10 @@ func (r *Registrar) each(ask func(*server) <-chan struct{}) (waits []wait) {
 func (r *Registrar) await(waits []wait) {
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
+	await(ctx, waits)
+}
+
+func await(ctx context.Context, waits []wait) {
 	for _, w := range waits {
 		select {
 		case <-w.done:

@@ -103,6 +103,7 @@ func (s *server) run() {
 			full = s.idle(s.period())
 		} else {
 			s.complain(err)
+			s.r.unwell()
 			if !sleep(s.ctx, pause) { // changes meanwhile are part of the next full one
 				break
 			}

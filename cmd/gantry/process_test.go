@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/command"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/remoting/client"
 )
@@ -322,17 +323,84 @@ func TestPrintedAndRefused(t *testing.T) {
 	}
 }
 
-// A second signal does not wait for the ordered stop.
+// A second signal does not wait for the ordered stop, if it comes a second or more after the first. Two at once, as
+// "timeout" and supervisors send them to a process and its group, are one.
 func TestSecondSignal(t *testing.T) {
-	p := launch(t, "gantry", nil, append([]string{"broker", "-n", "127.0.0.1:1"}, onFreePorts(t.TempDir())...)...)
+	// A name server that takes connections and answers nothing delays the stop.
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	dir := t.TempDir()
+	p := launch(t, "gantry", nil, append([]string{"broker", "-n", silent.Addr().String()}, onFreePorts(dir)...)...)
 	p.ready()
 	// Stopped meanwhile, the process finds both signals when it goes on.
 	p.signal(syscall.SIGSTOP)
 	p.signal(syscall.SIGTERM)
 	p.signal(os.Interrupt)
 	p.signal(syscall.SIGCONT)
-	if got := p.exit(); got != 128+int(syscall.SIGINT) && got != 128+int(syscall.SIGTERM) || !strings.Contains(p.stderr(), "ending at once") {
-		t.Errorf("exit code %d:\n%s", got, p.stderr())
+	if got := p.exit(); got != 0 || strings.Contains(p.stderr(), "ending at once") {
+		t.Errorf("two signals at once: exit code %d:\n%s", got, p.stderr())
+	}
+	if _, err := os.Stat(filepath.Join(dir, "abort")); err == nil {
+		t.Error("the stop was not clean")
+	}
+
+	p = launch(t, "gantry", nil, append([]string{"broker", "-n", silent.Addr().String()}, onFreePorts(dir)...)...)
+	p.ready()
+	p.signal(syscall.SIGTERM)
+	p.until("begin of the stop", func() bool { return strings.Contains(p.stderr(), "asked to stop") })
+	time.Sleep(1100 * time.Millisecond) // of three seconds for the name server
+	p.signal(os.Interrupt)
+	if got := p.exit(); got != 128+int(syscall.SIGINT) || !strings.Contains(p.stderr(), "ending at once") {
+		t.Errorf("a second signal later: exit code %d:\n%s", got, p.stderr())
+	}
+}
+
+// The name servers of a running broker are changed by request 25: it is at the new one at once, and the old one, which
+// clients may still ask, keeps it until its connection has been idle.
+func TestNameServersAreChangedLive(t *testing.T) {
+	var at [2]string
+	for i := range at {
+		at[i] = launch(t, "gantry", nil, "namesrv", "--bind", "127.0.0.1", "--set", "listenPort=0", "--store", t.TempDir()).ready()["namesrv"]
+	}
+	b := launch(t, "gantry", nil, append([]string{"broker", "-n", at[0]}, onFreePorts(t.TempDir())...)...)
+	broker := b.ready()["broker"]
+	c, err := client.New(client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	call := func(addr string, rq code.Request, body string) *command.Command {
+		t.Helper()
+		answer, err := c.Invoke(t.Context(), addr, rq, nil, []byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	knows := func(addr string) bool {
+		return bytes.Contains(call(addr, code.GetBrokerClusterInfo, "").Body, []byte(broker))
+	}
+	if !knows(at[0]) || knows(at[1]) {
+		t.Error("at the start the broker is not where it should be")
+	}
+	if a := call(broker, code.UpdateBrokerConfig, "namesrvAddr="+at[1]+"\n"); a.Code != 0 || bytes.Contains(a.Remark, []byte("restart")) {
+		t.Errorf("code %d %s", a.Code, a.Remark)
+	}
+	b.until("registration with the new name server", func() bool { return knows(at[1]) })
+	if !knows(at[0]) {
+		t.Error("the old name server was told that the broker is gone")
+	}
+	b.signal(syscall.SIGTERM)
+	if got := b.exit(); got != 0 || knows(at[1]) {
+		t.Errorf("exit code %d, still registered: %v", got, knows(at[1]))
+	}
+	for deadline := time.Now().Add(20 * time.Second); knows(at[0]); time.Sleep(5 * time.Millisecond) { // its connection is closed now
+		if time.Now().After(deadline) {
+			t.Fatal("the old name server keeps a broker that is gone")
+		}
 	}
 }
 

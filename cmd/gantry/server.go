@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -181,14 +182,23 @@ func spareThreads() {
 	}
 }
 
-// untilSignal returns a context that ends with SIGTERM or SIGINT. A second one ends the process at once.
+// sameSignal is how long after a signal another one says nothing new: supervisors and "timeout" signal a process and its
+// group, one right after the other.
+const sameSignal = time.Second
+
+// untilSignal returns a context that ends with SIGTERM or SIGINT. A second one, a second or more later, ends the process
+// at once.
 func untilSignal(cmd *cobra.Command) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	got := make(chan os.Signal, 2)
 	signal.Notify(got, syscall.SIGTERM, os.Interrupt)
 	go func() {
 		cancel(fmt.Errorf("%v", <-got))
+		first := time.Now()
 		second := <-got
+		for time.Since(first) < sameSignal {
+			second = <-got
+		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v again: ending at once\n", cmd.CommandPath(), second)
 		code := 128
 		if s, ok := second.(syscall.Signal); ok {

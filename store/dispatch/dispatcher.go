@@ -134,16 +134,18 @@ func (d *Dispatcher) Do(fn func() error) error {
 }
 
 // Recover dispatches up to end on the caller's goroutine, before Run. progress
-// is called after each round. A GapError is returned as it is; the position is
+// is called after each round; its error ends it. A GapError is returned as it is; the position is
 // then at the round before the record, and Reset may set another one.
-func (d *Dispatcher) Recover(end int64, progress func(pos int64)) error {
+func (d *Dispatcher) Recover(end int64, progress func(pos int64) error) error {
 	d.round.Recovering = true
 	defer func() { d.round.Recovering = false }()
 	for d.pos.Load() < end {
 		if err := d.step(end); err != nil {
 			return err
 		}
-		progress(d.pos.Load())
+		if err := progress(d.pos.Load()); err != nil {
+			return err
+		}
 	}
 	return nil
 }

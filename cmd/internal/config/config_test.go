@@ -64,6 +64,8 @@ func TestWhatIsStronger(t *testing.T) {
 		{"a -D option before NAMESRV_ADDR", Source{Getenv: env("NAMESRV_ADDR", "10.0.0.1:9876", "JAVA_OPT_EXT", "-Drocketmq.namesrv.addr=10.0.0.9:9876 -Duser.home=/srv -Dtls.config.file=/nonexistent")},
 			map[string]string{"namesrvAddr": "10.0.0.9:9876", "storePathRootDir": "/srv/store"}},
 		{"file", Source{Getenv: getenv, File: conf}, map[string]string{"namesrvAddr": "10.0.0.2:9876", "brokerName": "from-file", "fileReservedTime": "48", "brokerConfigPath": conf}},
+		{"-D options of the address server", Source{Getenv: env("JAVA_OPT", "-Drocketmq.namesrv.domain=mq.example:80 -Drocketmq.namesrv.domain.subgroup=ns-x")},
+			map[string]string{"rmqAddressServerDomain": "mq.example:80", "rmqAddressServerSubGroup": "ns-x"}},
 		{"-n", Source{Getenv: getenv, File: conf, Namesrv: "10.0.0.3:9876;10.0.0.4:9876"}, map[string]string{"namesrvAddr": "10.0.0.3:9876;10.0.0.4:9876"}},
 		{"--set", Source{Getenv: getenv, File: conf, Namesrv: "10.0.0.3:9876", Set: []string{"namesrvAddr=10.0.0.5:9876", "brokerName = a=b"}},
 			map[string]string{"namesrvAddr": "10.0.0.5:9876", "brokerName": "a=b"}},

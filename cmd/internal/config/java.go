@@ -15,7 +15,7 @@ type Java struct {
 	Namesrv      string            // rocketmq.namesrv.addr
 	Serialize    string            // rocketmq.serialize.type: JSON or ROCKETMQ
 	TLS          map[string]string // tls.*
-	Broker       map[string]string // rocketmq.broker.*, those that are settings of the broker
+	Broker       map[string]string // by setting: rocketmq.broker.*, and of the address server rocketmq.namesrv.domain...
 	MaxHeap      int64             // -Xmx in bytes, 0 if none
 	Ignored      []string          // everything else, as written
 }
@@ -53,6 +53,10 @@ func (j *Java) option(word string) {
 		j.RocketMQHome = value
 	case key == "rocketmq.namesrv.addr":
 		j.Namesrv = value
+	case key == "rocketmq.namesrv.domain":
+		j.Broker["rmqAddressServerDomain"] = value
+	case key == "rocketmq.namesrv.domain.subgroup":
+		j.Broker["rmqAddressServerSubGroup"] = value
 	case key == "rocketmq.serialize.type":
 		j.Serialize = value
 	case strings.HasPrefix(key, "tls."):

@@ -14,8 +14,9 @@ type brokerServer struct {
 }
 
 // openBroker opens and recovers the store, listens, and registers with the name servers.
-func openBroker(o Options) (*brokerServer, error) {
-	b, err := broker.New(broker.Options{Settings: o.Config.Broker, Serialize: o.Config.Serialize(), Log: o.Log.Named("broker")})
+func openBroker(ctx context.Context, o Options) (*brokerServer, error) {
+	b, err := broker.New(broker.Options{Settings: o.Config.Broker, Serialize: o.Config.Serialize(), Log: o.Log.Named("broker"),
+		Interrupted: func() error { return context.Cause(ctx) }})
 	if err != nil {
 		return nil, err
 	}

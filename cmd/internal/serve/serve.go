@@ -70,8 +70,13 @@ func Run(ctx context.Context, o Options) (err error) {
 		if names != nil {
 			registerWith(o.Config.Broker, names.dial)
 		}
-		if brk, err = openBroker(o); err != nil {
-			return err
+		if brk, err = openBroker(ctx, o); err != nil {
+			if cause := context.Cause(ctx); cause == nil || !errors.Is(err, cause) {
+				return err
+			}
+			// As at any other time: an ordered stop. The store goes on recovering with the next start.
+			o.Log.Info("asked to stop while starting", zap.NamedError("signal", context.Cause(ctx)))
+			return nil
 		}
 	}
 	if names != nil {
