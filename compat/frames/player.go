@@ -327,7 +327,7 @@ func (p *Player) body(body []byte, how string) (string, error) {
 		if err := json.Unmarshal(body, &v); err != nil {
 			return "", fmt.Errorf("%w in %s", err, body)
 		}
-		text, err := json.Marshal(sorted(v))
+		text, err := json.Marshal(p.sorted(v))
 		return "body " + p.hide(string(text)) + "\n", err
 	case len(body) > 8 && (string(body[4:8]) == "\xda\xa3\x20\xa7" || string(body[4:8]) == "\xda\xa3\x20\xab"):
 		return p.records(body)
@@ -377,18 +377,18 @@ func names(body []byte) (names []string, err error) {
 	return names, nil
 }
 
-// sorted puts the members of arrays in the order of their text.
-func sorted(v any) any {
+// sorted puts the members of arrays in the order of what is shown of them.
+func (p *Player) sorted(v any) any {
 	switch v := v.(type) {
 	case []any:
 		slices.SortFunc(v, func(a, b any) int {
-			x, _ := json.Marshal(sorted(a))
-			y, _ := json.Marshal(sorted(b))
-			return strings.Compare(string(x), string(y))
+			x, _ := json.Marshal(p.sorted(a))
+			y, _ := json.Marshal(p.sorted(b))
+			return strings.Compare(p.hide(string(x)), p.hide(string(y)))
 		})
 	case map[string]any:
 		for k := range v {
-			v[k] = sorted(v[k])
+			v[k] = p.sorted(v[k])
 		}
 	}
 	return v
