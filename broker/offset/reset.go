@@ -24,7 +24,7 @@ func (h *Handlers) Reset(r *remoting.Request) {
 		r.Fail(code.SystemError, err.Error())
 		return
 	}
-	if q.Topic == "" {
+	if _, ok := r.Cmd.Get("topic"); !ok {
 		r.Fail(code.SystemError, "ResetOffsetRequest: field topic is missing")
 		return
 	}
@@ -45,7 +45,11 @@ func (h *Handlers) resetHere(r *remoting.Request, t *topic.Topic, q *header.Rese
 		r.Fail(code.TopicNotExist, fmt.Sprintf("Topic %s does not exist", q.Topic))
 		return
 	case h.Groups.FindString(q.Group) == nil:
-		r.Fail(code.SubscriptionGroupNotExist, fmt.Sprintf("Group %s does not exist", orNull([]byte(q.Group))))
+		name := "null"
+		if given, ok := r.Cmd.Get("group"); ok {
+			name = string(given)
+		}
+		r.Fail(code.SubscriptionGroupNotExist, "Group "+name+" does not exist")
 		return
 	}
 	offsets := map[int32]int64{}
