@@ -133,3 +133,42 @@ func TestSettingsThatStopTheStart(t *testing.T) {
 		}
 	}
 }
+
+// What one pull may read can be changed while the broker runs, also to nothing: one
+// message is always given.
+func TestReadLimitsAreLive(t *testing.T) {
+	r := start(t, setup{})
+	for range 10 {
+		r.mustSend("T", 0, strings.Repeat("x", 100), "TAGS\x01a\x02")
+	}
+	r.awaitMax("T", 0, 10)
+	tags := func(h *header.PullMessageRequest) { h.Subscription = []byte("b") }
+	for _, c := range []struct {
+		key, value string
+		change     func(*header.PullMessageRequest)
+		next       int64
+	}{
+		{"maxTransferCountOnMessageInMemory", "3", nil, 3},
+		{"maxTransferCountOnMessageInMemory", "0", nil, 1},
+		{"maxTransferCountOnMessageInMemory", "32", nil, 10},
+		{"maxTransferBytesOnMessageInMemory", "800", nil, 2},
+		{"maxTransferBytesOnMessageInMemory", "262144", nil, 10},
+		{"maxFilterMessageSize", "100", func(h *header.PullMessageRequest) { tags(h); h.MaxMsgNums = 1 }, 5},
+		{"accessMessageInMemoryMaxRatio", "0", nil, 8}, // the limits of what is on disk
+		{"maxTransferCountOnMessageInDisk", "4", nil, 4},
+		{"maxTransferBytesOnMessageInDisk", "800", nil, 2},
+		{"travelCqFileNumWhenGetMessage", "0", nil, 2},
+	} {
+		r.put(c.key, c.value)
+		h := pullHeader("T", 0, 0)
+		if c.change != nil {
+			c.change(h)
+		}
+		if _, resp, _ := r.pull(h); resp.NextBeginOffset != c.next {
+			t.Errorf("%s=%s: next is %d, want %d", c.key, c.value, resp.NextBeginOffset, c.next)
+		}
+		if !live[c.key] {
+			t.Errorf("%s is not said to be live", c.key)
+		}
+	}
+}
