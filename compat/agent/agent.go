@@ -9,7 +9,7 @@
 //	send      producer topic mode(sync|oneway|batch|async) count first size body(random|text) seed tags(a,b,..) key props shards
 //	          message i of first..first+count-1 has key KEY-i, the i-th tag in turn, the body of seed+i, and with shards
 //	          queue i mod shards. One event "sent" a message (one for a whole batch).
-//	consumer  name group ns topic sub from(first|last) orderly model(broadcast) work(ms for each message)
+//	consumer  name group ns topic sub from(first|last) orderly model(broadcast) work(ms for each message) heartbeat(short)
 //	          one event "message" for each message consumed
 //	stop      name: shuts down that producer or consumer
 //	exit

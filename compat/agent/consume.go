@@ -50,6 +50,8 @@ type Subscription struct {
 	Orderly   bool
 	Broadcast bool
 	Work      int // milliseconds spent on each message
+
+	ShortHeartbeats bool // heartbeats of the second kind; only the Java 5 client has them
 }
 
 // Consumer is a push consumer inside an agent.
@@ -67,7 +69,7 @@ func (a *Agent) Consumer(ctx context.Context, name string, s Subscription) (*Con
 	a.mu.Lock()
 	a.consumers[name] = c
 	a.mu.Unlock()
-	sub, from, model := s.Sub, "first", ""
+	sub, from, model, heartbeat := s.Sub, "first", "", ""
 	if sub == "" {
 		sub = "*"
 	}
@@ -77,8 +79,11 @@ func (a *Agent) Consumer(ctx context.Context, name string, s Subscription) (*Con
 	if s.Broadcast {
 		model = "broadcast"
 	}
+	if s.ShortHeartbeats {
+		heartbeat = "short"
+	}
 	_, err := a.do(ctx, form("op", "consumer", "name", name, "group", s.Group, "ns", a.ns, "topic", s.Topic, "sub", sub,
-		"from", from, "orderly", strconv.FormatBool(s.Orderly), "model", model, "work", strconv.Itoa(s.Work)))
+		"from", from, "orderly", strconv.FormatBool(s.Orderly), "model", model, "work", strconv.Itoa(s.Work), "heartbeat", heartbeat))
 	if err != nil {
 		return nil, err
 	}

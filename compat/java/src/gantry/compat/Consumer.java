@@ -28,6 +28,9 @@ final class Consumer {
         // When two threads of a starting client want to send its heartbeat, one gives up, and if that was the one with the newest
         // subscription, pulls are refused until the next heartbeat. Thirty seconds of that is too long to wait for.
         client.setHeartbeatBrokerInterval(3000);
+        if (o.get("heartbeat").equals("short")) {
+            call("setUseHeartbeatV2", true);
+        }
         client.setConsumeThreadMin(4);
         client.setConsumeThreadMax(4);
         client.setConsumeFromWhere(o.get("from").equals("last") ? ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET : ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -58,6 +61,17 @@ final class Consumer {
             }
         }
         throw new UnsupportedOperationException("this client has no setMessageModel");
+    }
+
+    /** Calls a setter that only newer clients have. */
+    private void call(String setter, Object value) throws Exception {
+        for (Method m : DefaultMQPushConsumer.class.getMethods()) {
+            if (m.getName().equals(setter)) {
+                m.invoke(client, value);
+                return;
+            }
+        }
+        throw new UnsupportedOperationException("this client has no " + setter);
     }
 
     void start() throws Exception {
