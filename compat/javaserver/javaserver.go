@@ -135,6 +135,9 @@ func start(ctx context.Context, version, dir, name string, ports []int, config f
 	if err := toolchain.Java(); err != nil {
 		return nil, err
 	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
 	for try := 1; ; try++ {
 		port, err := proc.FreePorts(ports...)
 		if err != nil {
