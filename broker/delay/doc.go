@@ -25,7 +25,8 @@
 //
 // Offsets are saved every flushDelayOffsetInterval and at the stop, after the log
 // was flushed: an offset on disk never covers a copy that a power failure can take
-// back. After a crash the messages delivered since the last save are delivered
-// once more; none is lost. Nothing is saved before the file was read
-// (apache/rocketmq#6881).
+// back. After a crash a level first looks for copies of what it had delivered since
+// the last save, and goes on behind them: where no copy can be told from another
+// message for certain it is delivered once more, and none is lost. Nothing is saved
+// before the file was read (apache/rocketmq#6881).
 package delay

@@ -81,6 +81,8 @@ func (l *level) arrived() {
 }
 
 func (l *level) run(ctx context.Context) {
+	l.correct()
+	l.passDelivered(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {

@@ -1,0 +1,79 @@
+package delay
+
+import (
+	"bytes"
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/codec/message"
+	"github.com/gantrymq/gantry/store/consumequeue"
+)
+
+// mostSearched is how many messages of a queue are looked at for one copy.
+const mostSearched = 20_000
+
+// passDelivered moves the offset over messages whose copies are in their queues
+// already: the broker was killed before it saved how far it was. A copy is looked
+// for among those stored since the message was due; it must be the same in
+// everything that a delivery keeps, unique key included. The copies of a level were
+// stored in its order, so the first message without one ends the search.
+func (l *level) passDelivered(ctx context.Context) {
+	from := l.next.Load()
+	begin := map[*consumequeue.Queue]int64{} // where the next copy can be at the earliest
+	to, end := from, l.queue.Max()
+	for ; to < end && ctx.Err() == nil; to++ {
+		l.records = l.records[:0]
+		u, ok, err := l.queue.Unit(to)
+		if err != nil || !ok || u.TagsCode > l.s.o.Store.Log().StoreTime() {
+			break
+		}
+		d := &l.room[0]
+		if why, err := l.read(d, u); err != nil || why != "" || !l.delivered(d, u.TagsCode, begin) {
+			break
+		}
+	}
+	if to > from {
+		l.log().Warn("messages were delivered after the progress was saved last; they are not delivered again", zap.Int64("from", from), zap.Int64("to", to))
+		l.moveTo(to, int(to-from))
+	}
+}
+
+// delivered looks for the copy of a message that was due at a time.
+func (l *level) delivered(d *due, at int64, begin map[*consumequeue.Queue]int64) bool {
+	q, ok := l.s.o.Store.Lookup(string(d.Record.Topic), d.Record.QueueID)
+	if !ok {
+		return false
+	}
+	n, ok := begin[q]
+	if !ok {
+		n = l.s.o.Store.OffsetByTime(q, at, false)
+	}
+	own := len(l.records) // of the message itself
+	for end := min(q.Max(), n+mostSearched); n < end; n++ {
+		u, ok, err := q.Unit(n)
+		if err != nil || !ok || u.IsFiller() {
+			continue
+		}
+		b, err := l.s.o.Store.Read(u.PhysicalOffset, l.records)
+		if err != nil {
+			continue
+		}
+		var r message.Record
+		if r.Decode(b[own:], message.Layout) == nil && isCopy(&d.Record, &r) {
+			begin[q] = n + 1
+			return true
+		}
+	}
+	return false
+}
+
+// isCopy tells whether r is what was stored when m was delivered.
+func isCopy(m, r *message.Record) bool {
+	props := r.Properties
+	if _, ok := message.Get(props, message.PropertyCRC32); ok {
+		props = message.Sanitize(nil, props, message.PropertyCRC32)
+	}
+	return r.BornTimestamp == m.BornTimestamp && r.BornHost == m.BornHost && r.StoreHost == m.StoreHost && r.Flag == m.Flag &&
+		r.ReconsumeTimes == m.ReconsumeTimes && bytes.Equal(props, m.Properties) && bytes.Equal(r.Body, m.Body)
+}
