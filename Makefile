@@ -39,7 +39,7 @@ examples: deps ## the first messages of the README compile
 		javac -proc:none -d target/classes -cp '../../$(JARS)/client-5.5.0/*' src/main/java/*.java"
 
 integration: build ## our processes as processes: crash, lock, store swap, source tree rules
-	$(SUITE) integration 120 $(GO) test -count=1 ./integration/...
+	$(SUITE) integration 160 $(GO) test -count=1 ./integration/...
 
 compat: build ## real clients and the Java servers; writes compat/MATRIX.md
 	$(SUITE) compat 320 $(GO) test -count=1 $$($(GO) list ./compat/... | grep -v compat/official)

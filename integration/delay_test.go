@@ -142,8 +142,8 @@ func TestDelayedMany(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	const each = 100_000 / lateLevels
-	delays := []time.Duration{12 * time.Second, 13 * time.Second, 14 * time.Second, 15 * time.Second}
-	broker, err := gantryOn(t.TempDir())(ctx, lateSettings("12s 13s 14s 15s"))
+	delays := []time.Duration{8 * time.Second, 9 * time.Second, 10 * time.Second, 11 * time.Second}
+	broker, err := gantryOn(t.TempDir())(ctx, lateSettings("8s 9s 10s 11s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestDelayedSwap(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	const levels, each = "8s 8s 8s 8s 9m", 50
+	const levels, each = "5s 5s 5s 5s 9m", 50
 	settings := func() map[string]string { return lateSettings(levels) }
 	store := t.TempDir()
 	gantry := func() (*life, func() error) {
