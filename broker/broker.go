@@ -3,14 +3,11 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +29,6 @@ import (
 	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
-	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/remoting/client"
@@ -58,9 +54,6 @@ type Options struct {
 	// (rocketmq.serialize.type).
 	Serialize byte
 }
-
-// Addresses are where a broker can be reached, as clients are told.
-type Addresses struct{ Broker, Fast, HA string }
 
 // Broker is one broker.
 type Broker struct {
@@ -97,6 +90,7 @@ type Broker struct {
 	registrar  *naming.Registrar
 
 	listeners *listeners
+	told      told
 	server    *remoting.Server
 
 	background context.Context
@@ -133,7 +127,8 @@ func New(o Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLanes(b.set); err != nil {
+	_, badAddress := tell(b.set, b.set.Int("listenPort"))
+	if err := errors.Join(checkLanes(b.set), badAddress); err != nil {
 		return nil, err
 	}
 	so.Interrupted = o.Interrupted
@@ -208,11 +203,11 @@ func (b *Broker) Start() (err error) {
 	if err != nil {
 		return err
 	}
-	ip, err := message.ParseHost(b.set.String("brokerIP1"))
+	host, err := b.advertise()
 	if err != nil {
-		return fmt.Errorf("brokerIP1: %w", err)
+		return err
 	}
-	if err := b.wire(netip.AddrPortFrom(ip, uint16(b.listeners.port))); err != nil {
+	if err := b.wire(host); err != nil {
 		return err
 	}
 	b.store.AddSink(b.holds)
@@ -314,17 +309,6 @@ func (b *Broker) broadcastStart(topic []byte, id int32) int64 {
 		return 0
 	}
 	return q.Max()
-}
-
-// Addresses returns where clients reach the broker; Start has chosen the ports.
-func (b *Broker) Addresses() Addresses {
-	at := func(host string, port int) string {
-		// IPv6 addresses are set with brackets as well, as Java finds them itself.
-		host = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(host), "["), "]")
-		return net.JoinHostPort(host, strconv.Itoa(port))
-	}
-	ip1, port := b.set.String("brokerIP1"), b.listeners.port
-	return Addresses{Broker: at(ip1, port), Fast: at(ip1, port-fastBelow), HA: at(b.set.String("brokerIP2"), port+haAbove)}
 }
 
 // live are the settings that reload puts into force.

@@ -33,7 +33,7 @@ type running struct {
 	*Broker
 	t   testing.TB
 	cli *client.Client
-	at  Addresses
+	at  Addresses // where it listens, whatever it tells others
 }
 
 // setup is what a test wants of its broker.
@@ -81,6 +81,7 @@ func start(t testing.TB, o setup) *running {
 		t.Fatal(err)
 	}
 	r := &running{Broker: b, t: t, at: b.Addresses()}
+	r.at.Broker, r.at.Fast = b.listeners.main.Addr().String(), b.listeners.fast.Addr().String()
 	if r.cli, err = client.New(client.Options{Timeout: patience}); err != nil {
 		t.Fatal(err)
 	}

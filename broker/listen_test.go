@@ -44,15 +44,3 @@ func TestListenTakesAFreePair(t *testing.T) {
 		}
 	}
 }
-
-// An IPv6 address is known to clients in one pair of brackets, however it is set.
-func TestAddressesOfIPv6(t *testing.T) {
-	for _, c := range []struct{ ip, want string }{
-		{"fd00::1", "[fd00::1]:10911"}, {"[fd00::1]", "[fd00::1]:10911"}, {"192.0.2.1", "192.0.2.1:10911"},
-	} {
-		b := &Broker{set: testSettings(t, t.TempDir(), map[string]string{"brokerIP1": c.ip, "brokerIP2": c.ip}), listeners: &listeners{port: 10911}}
-		if a := b.Addresses(); a.Broker != c.want || a.HA != strings.Replace(c.want, "10911", "10912", 1) {
-			t.Errorf("%s: %+v", c.ip, a)
-		}
-	}
-}

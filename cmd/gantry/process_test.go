@@ -404,6 +404,27 @@ func TestNameServersAreChangedLive(t *testing.T) {
 	}
 }
 
+// B153: a broker behind mapped ports. Routes name the address that clients can dial, and the log says why.
+func TestAdvertisedAddress(t *testing.T) {
+	ns := launch(t, "gantry", nil, "namesrv", "--bind", "127.0.0.1", "--set", "listenPort=0", "--store", t.TempDir()).ready()["namesrv"]
+	b := launch(t, "gantry", nil, append([]string{"broker", "-n", ns, "--set", "advertisedAddress=192.0.2.7:18080"}, onFreePorts(t.TempDir())...)...)
+	if at := b.ready(); at["broker"] != "192.0.2.7:18080" || at["fast"] != "192.0.2.7:18078" {
+		t.Errorf("ready line %v", at)
+	}
+	if !strings.Contains(b.stderr(), "clients are told 192.0.2.7:18080: advertisedAddress is set") {
+		t.Errorf("the log does not say what clients are told:\n%s", b.stderr())
+	}
+	c, err := client.New(client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	answer, err := c.Invoke(t.Context(), ns, code.GetBrokerClusterInfo, nil, nil)
+	if err != nil || !bytes.Contains(answer.Body, []byte(`{0:"192.0.2.7:18080"}`)) {
+		t.Errorf("%v %s", err, answer.Body)
+	}
+}
+
 func TestLogTargets(t *testing.T) {
 	for _, target := range []string{"stdout", "folder"} {
 		args := append([]string{"namesrv", "--log-format", "json"}, "--bind", "127.0.0.1", "--set", "listenPort=0", "--store", t.TempDir())

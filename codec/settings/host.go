@@ -18,12 +18,17 @@ type Host struct {
 	Address string // the address others reach this host at
 	Reason  string // why it is Address, for people; may be empty
 	CPUs    int
+
+	Bridges   []netip.Addr // of bridges between containers
+	Container bool         // this is one, but for those of Kubernetes, whose addresses others reach
 }
 
 // ThisHost looks at the machine the way Java's servers do.
 func ThisHost() Host {
-	h := Host{CPUs: runtime.GOMAXPROCS(0)}
-	h.Address, h.Reason = pickAddress(localAddresses())
+	h := Host{CPUs: runtime.GOMAXPROCS(0), Container: inContainer()}
+	list, bridges := localAddresses()
+	h.Address, h.Reason = pickAddress(list)
+	h.Bridges = bridges
 	h.Home, _ = os.UserHomeDir()
 	if h.Name, _ = os.Hostname(); h.Name == "" {
 		h.Name = "DEFAULT_BROKER"
@@ -39,14 +44,15 @@ type localAddress struct {
 
 // localAddresses lists the addresses of interfaces that are up, without bridges
 // and point-to-point links, in the order in which Java's NetworkInterface lists
-// them on Linux: what was added last comes first.
-func localAddresses() (list []localAddress) {
+// them on Linux: what was added last comes first. The bridges' are listed apart.
+func localAddresses() (list []localAddress, bridges []netip.Addr) {
 	nics, err := net.Interfaces()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	for _, nic := range slices.Backward(nics) {
-		if nic.Flags&net.FlagUp == 0 || nic.Flags&net.FlagPointToPoint != 0 || isBridge(nic.Name) {
+		bridge := isBridge(nic.Name)
+		if nic.Flags&net.FlagUp == 0 || nic.Flags&net.FlagPointToPoint != 0 {
 			continue
 		}
 		addrs, err := nic.Addrs()
@@ -54,12 +60,17 @@ func localAddresses() (list []localAddress) {
 			continue
 		}
 		for _, a := range slices.Backward(addrs) {
-			if p, err := netip.ParsePrefix(a.String()); err == nil {
+			p, err := netip.ParsePrefix(a.String())
+			switch {
+			case err != nil:
+			case bridge:
+				bridges = append(bridges, p.Addr().Unmap())
+			default:
 				list = append(list, localAddress{p.Addr().Unmap(), nic.Name})
 			}
 		}
 	}
-	return list
+	return list, bridges
 }
 
 // pickAddress picks an address as Java's NetworkUtil.getLocalAddress does, and
@@ -97,6 +108,19 @@ func pickAddress(list []localAddress) (host, reason string) {
 		return "[" + v6[0].WithZone("").String() + "]", "link-local IPv6 address of " + v6[0].nic
 	}
 	return "127.0.0.1", "this machine has no address but loopback"
+}
+
+// inContainer looks for the marks of Docker and Podman.
+func inContainer() bool {
+	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		return false
+	}
+	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
+		if _, err := os.Stat(mark); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func isBridge(name string) bool {

@@ -18,6 +18,7 @@ import (
 // Set holds the values of some configuration classes. Reading and changing it
 // are safe from any goroutine; a reader sees each change whole.
 type Set struct {
+	host  Host
 	rows  []*row
 	index map[string]int
 	mu    sync.Mutex // serialises changes
@@ -46,7 +47,7 @@ func New(classes ...string) *Set { return NewOn(ThisHost(), classes...) }
 
 // NewOn is New for a given host.
 func NewOn(h Host, classes ...string) *Set {
-	s := &Set{index: make(map[string]int)}
+	s := &Set{host: h, index: make(map[string]int)}
 	st := &state{unknown: map[string]string{}}
 	namesrv := slices.Contains(classes, "NamesrvConfig")
 	for _, class := range classes {
@@ -78,6 +79,9 @@ func NewOn(h Host, classes ...string) *Set {
 	s.state.Store(st)
 	return s
 }
+
+// Host is what the defaults depended on.
+func (s *Set) Host() Host { return s.host }
 
 // Has reports whether the key belongs to one of the Set's classes.
 func (s *Set) Has(key string) bool {

@@ -23,6 +23,8 @@ type Key struct {
 // beside are keys of broker.conf that Java reads past its configuration classes,
 // and Gantry's own; they are listed only when they were set.
 var beside = []Key{
+	{"BrokerConfig", "advertisedAddress", "String", "null", "Gantry: HOST or HOST:PORT that clients are told instead of brokerIP1:listenPort"},
+	{"BrokerConfig", "advertisedHAAddress", "String", "null", "Gantry: HOST or HOST:PORT that slaves are told instead of brokerIP2:haListenPort"},
 	{"BrokerConfig", "clampConsumerOffset", "boolean", "false", "Gantry: keep committed offsets within their queue, and refuse those of queues that do not exist"},
 	{"BrokerConfig", "cutDamagedLog", "boolean", "false", "Gantry: cut a commit log that is damaged in the middle, as Java does, instead of refusing to start"},
 	{"BrokerConfig", "rocketmq.broker.rebalance.lockMaxLiveTime", "long", "60000", "how long the queue locks of orderly consumers last without being renewed, ms; Java's system property"},

@@ -227,8 +227,10 @@ func (c *Config) flags(s *Source) {
 		return
 	}
 	// A broker that listens on one address only cannot be reached under another.
-	if ip, err := message.ParseHost(s.Bind); err == nil && !ip.IsUnspecified() && !slices.Contains(c.Broker.Changed(), "brokerIP1") {
-		c.Broker.Put("brokerIP1", s.Bind)
+	for _, key := range []string{"brokerIP1", "brokerIP2"} {
+		if ip, err := message.ParseHost(s.Bind); err == nil && !ip.IsUnspecified() && !slices.Contains(c.Broker.Changed(), key) {
+			c.Broker.Put(key, s.Bind)
+		}
 	}
 	if s.Store != "" {
 		c.Broker.Put("storePathRootDir", s.Store)
