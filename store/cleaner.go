@@ -133,6 +133,10 @@ func (c *cleaner) deleteLog(p retention.Policy, plan retention.Plan, manual bool
 		if end > s.dispatcher.Position() {
 			return // its messages have not come to their queues yet
 		}
+		// The queues are all that tells which numbers were given out.
+		if s.deriveUpTo(end) != nil {
+			return
+		}
 		if i > 0 && !c.pause(p.LogPause) {
 			return
 		}

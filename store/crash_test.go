@@ -13,6 +13,7 @@ import (
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/commitlog"
 	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/retention"
 	"github.com/gantrymq/gantry/store/vfs"
 )
 
@@ -42,7 +43,9 @@ type world struct {
 
 	log     []stored         // in the order of the log
 	deleted map[string]int64 // end of the log at the deletion
-	n       int              // for bodies
+	logMin  int64            // retention has deleted what lies before it
+	policy  retention.Policy
+	n       int // for bodies
 	story   []string
 
 	// captured is what a crash in the middle of something has left.
@@ -60,9 +63,10 @@ func (w *world) fatalf(format string, args ...any) {
 }
 
 // TestCrashes goes through random lives of stores: messages, batches, flushes,
-// deletions, clean stops, kills and power failures, also in the middle of a
-// flush, a stop or a recovery. After each start every queue must be what the
-// log says, and nothing that had to last may be gone.
+// deletions of topics, retention, clean stops, kills and power failures, also in
+// the middle of a flush, a stop, a recovery or a round of retention. After each
+// start every queue must be what the log says, and nothing that had to last and
+// that retention has not deleted may be gone; queues keep their numbers.
 func TestCrashes(t *testing.T) {
 	seed := *crashSeed
 	if seed == 0 {
@@ -80,6 +84,9 @@ func TestCrashes(t *testing.T) {
 		w.o = smallOptions(t, nil, w.clock)
 		w.o.Log = nil // what recovery complains about is expected here
 		w.o.noKeeper = true
+		w.policy = retention.Default()
+		w.o.Retention = func() retention.Policy { return w.policy }
+		w.o.pause = func(time.Duration) bool { return true }
 		w.o.CommitLog.FlushInterval = time.Hour // flushes are ours
 		w.o.CommitLog.SegmentSize = 4096 << rnd.IntN(3)
 		w.o.QueueFileSize = int64(5+rnd.IntN(60)) * consumequeue.UnitSize
@@ -90,7 +97,9 @@ func TestCrashes(t *testing.T) {
 		if rnd.IntN(3) == 0 {
 			w.o.CommitLog.HotBytes = -1
 		}
-		w.live(vfs.NewMem())
+		disk := vfs.NewMem()
+		disk.Now = w.clock.now
+		w.live(disk)
 		for range 6 {
 			w.work()
 			w.live(w.stop())
@@ -105,6 +114,7 @@ func TestCrashes(t *testing.T) {
 func (w *world) live(m *vfs.Mem) {
 	for {
 		w.mem, w.disk = m, vfs.NewFaults(m)
+		m.SetUsage(100<<30, 50<<30)
 		w.o.FS = w.disk
 		var remove func()
 		if w.rnd.IntN(4) == 0 {
@@ -179,12 +189,33 @@ func (w *world) work() {
 				w.deleted[topic] = w.s.commitLog.Written()
 				w.tell("delete %s", topic)
 			}
+		case 3:
+			w.settle()
+			w.retain()
+			w.tell("retention up to %d", w.logMin)
 		default:
 			w.append()
 		}
 		w.clock.add(time.Duration(w.rnd.IntN(1500)) * time.Millisecond)
 	}
 	w.settle()
+}
+
+// retain makes a round of deleting: of some files, of all expired ones, or of all
+// that can go.
+func (w *world) retain() {
+	w.policy.Batch = 1 + w.rnd.IntN(4)
+	w.mem.SetUsage(100<<30, 50<<30)
+	switch w.rnd.IntN(3) {
+	case 0:
+		w.mem.SetUsage(100<<30, 5<<30)
+	case 1:
+		w.clock.add(100 * time.Hour)
+	}
+	w.s.DeleteExpired()
+	w.s.Clean()
+	w.mem.SetUsage(100<<30, 50<<30)
+	w.logMin = w.s.commitLog.Min()
 }
 
 // append stores drafts, of one or more messages, from one or more goroutines.
@@ -255,7 +286,7 @@ func (w *world) stop() *vfs.Mem {
 		old.Close(context.Background())
 		return m
 	}
-	switch w.rnd.IntN(6) {
+	switch w.rnd.IntN(7) {
 	case 0:
 		w.tell("clean stop")
 		if err := old.Close(context.Background()); err != nil {
@@ -283,6 +314,11 @@ func (w *world) stop() *vfs.Mem {
 		remove := w.capture(w.rnd.IntN(60), vfs.OpAll)
 		old.Close(context.Background())
 		remove()
+	case 6:
+		w.tell("crash in a round of retention")
+		remove := w.capture(w.rnd.IntN(40), vfs.OpAll)
+		w.retain()
+		remove()
 	}
 	m := w.captured
 	w.captured = nil
@@ -309,14 +345,26 @@ func (w *world) check() {
 	for topic, end := range w.deleted {
 		w.deleted[topic] = min(end, logEnd)
 	}
-	walker := s.commitLog.Walk(0, logEnd, message.CRC)
+	// A crash may bring back what was deleted just before, but nothing else goes.
+	if s.commitLog.Min() > w.logMin {
+		w.fatalf("the log begins at %d, retention has deleted up to %d", s.commitLog.Min(), w.logMin)
+	}
+	w.logMin = s.commitLog.Min()
+	walker := s.commitLog.Walk(w.logMin, logEnd, message.CRC)
 	defer walker.Close()
 	type place struct {
 		topic string
 		queue int32
 	}
 	units := map[place][]consumequeue.Unit{}
-	for i := 0; walker.Next(); i++ {
+	gone := map[place]int64{} // messages that have left the log
+	first := 0
+	for ; first < n && w.log[first].at < w.logMin; first++ {
+		if m := w.log[first]; message.HasQueueOffset(m.flag) && m.at >= w.deleted[m.topic] {
+			gone[place{m.topic, m.queue}]++
+		}
+	}
+	for i := first; walker.Next(); i++ {
 		r := walker.Record()
 		if i == n {
 			w.fatalf("the log has more records than were appended: one at %d", walker.Offset())
@@ -329,13 +377,13 @@ func (w *world) check() {
 			continue
 		}
 		p := place{m.topic, m.queue}
-		if r.QueueOffset != int64(len(units[p])) || r.QueueOffset != m.queueOffset {
-			w.fatalf("record at %d has queue offset %d, the queue has %d", m.at, r.QueueOffset, len(units[p]))
+		if at := gone[p] + int64(len(units[p])); r.QueueOffset != at || r.QueueOffset != m.queueOffset {
+			w.fatalf("record at %d has queue offset %d, the queue has %d", m.at, r.QueueOffset, at)
 		}
 		tags := int64(message.StringHash(split(m.props)[2][1]))
 		units[p] = append(units[p], consumequeue.Unit{PhysicalOffset: m.at, Size: r.Size, TagsCode: tags})
 	}
-	if walker.End() < logEnd && n > 0 || walker.Err() != nil {
+	if walker.End() < logEnd && n > first || walker.Err() != nil {
 		w.fatalf("the log can be read up to %d of %d: %v", walker.End(), logEnd, walker.Err())
 	}
 	for p, want := range units {
@@ -343,26 +391,32 @@ func (w *world) check() {
 			w.fatalf("queue %s-%d is missing, %d messages", p.topic, p.queue, len(want))
 		}
 	}
-	for _, q := range s.queues.Queues() {
-		want := units[place{q.Topic, q.ID}]
-		got := make([]consumequeue.Unit, 0, q.Max())
-		buf := make([]consumequeue.Unit, 50)
-		for int64(len(got)) < q.Max() {
-			k, err := q.Units(int64(len(got)), buf)
-			if err != nil || k == 0 {
-				w.fatalf("%s unit %d: %d, %v", q, len(got), k, err)
-			}
-			got = append(got, buf[:k]...)
-		}
-		if !slices.Equal(got, want) || q.Min() != 0 && len(want) > 0 || q.Counter.Load() != int64(len(want)) {
-			w.fatalf("%s reaches from %d to %d (next %d), want %d\n got %v\nwant %v", q, q.Min(), q.Max(), q.Counter.Load(), len(want), got, want)
+	for p, n := range gone {
+		if q, ok := s.Lookup(p.topic, p.queue); !ok || q.Max() < n {
+			w.fatalf("queue %s-%d has forgotten its numbers, %d messages have left the log", p.topic, p.queue, n)
 		}
 	}
-	w.checkKeys(n)
+	for _, q := range s.queues.Queues() {
+		want, from := units[place{q.Topic, q.ID}], gone[place{q.Topic, q.ID}]
+		got := make([]consumequeue.Unit, 0, q.Max())
+		buf := make([]consumequeue.Unit, 50)
+		for at := q.Min(); at < q.Max(); {
+			k, err := q.Units(at, buf)
+			if err != nil || k == 0 {
+				w.fatalf("%s unit %d: %d, %v", q, at, k, err)
+			}
+			got = append(got, buf[:k]...)
+			at += int64(k)
+		}
+		if !slices.Equal(got, want) || q.Min() != from || q.Counter.Load() != from+int64(len(want)) {
+			w.fatalf("%s reaches from %d to %d (next %d), want %d from %d on\n got %v\nwant %v", q, q.Min(), q.Max(), q.Counter.Load(), len(want), from, got, want)
+		}
+	}
+	w.checkKeys(w.log[first:n])
 }
 
-func (w *world) checkKeys(n int) {
-	for _, m := range w.log[:n] {
+func (w *world) checkKeys(log []stored) {
+	for _, m := range log {
 		var want []int64
 		if m.flag != message.TransactionRollback {
 			want = []int64{m.at}
@@ -376,6 +430,7 @@ func (w *world) checkKeys(n int) {
 			for _, off := range r.Offsets {
 				if off == m.at {
 					got++
+				} else if off < w.logMin { // it has left the log, and its index file has younger entries
 				} else if b, err := w.s.Read(off, nil); err != nil { // another key with this hash, or one of 5
 					w.fatalf("key %s finds offset %d: %v (%d bytes)", key, off, err, len(b))
 				}

@@ -492,6 +492,7 @@ func (r *recovery) settle() error {
 	}
 	logMin := r.commitLog.Min()
 	r.cleaner.cleaned = logMin
+	r.derived.Store(r.end)
 	for _, q := range r.queues.Queues() {
 		if logMin > 0 && r.need < r.end {
 			if err := r.queues.CorrectMin(q, logMin); err != nil {

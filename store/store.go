@@ -75,8 +75,9 @@ type Store struct {
 
 	keeper  sync.WaitGroup
 	quit    chan struct{}
-	tickMu  sync.Mutex // one Tick at a time
-	flushed time.Time  // when queues and index were made durable
+	tickMu  sync.Mutex   // one Tick at a time
+	flushed time.Time    // when queues and index were made durable
+	derived atomic.Int64 // end of the log up to which they are durable
 
 	puts       putMinutes
 	wrongUnits atomic.Int64
@@ -283,8 +284,9 @@ func (s *Store) writeOut() error {
 // checkpoint to it.
 func (s *Store) flushDerived() error {
 	var dirty *consumequeue.Dirty
-	var offset, storeTime int64
+	var offset, storeTime, end int64
 	collect := func() (err error) {
+		end = s.dispatcher.Position()
 		if dirty, err = s.queues.TakeDirty(); err == nil && s.index != nil {
 			err = s.index.WriteOut()
 		}
@@ -306,12 +308,30 @@ func (s *Store) flushDerived() error {
 			return err
 		}
 	}
+	s.derived.Store(end)
 	s.checkpoint.Update(func(f *checkpoint.Fields) {
 		if storeTime > 0 {
 			f.QueueOffset, f.QueueTime = offset, storeTime
 		}
 	})
 	return nil
+}
+
+// deriveUpTo makes queues and index durable up to an end of the log at least.
+func (s *Store) deriveUpTo(end int64) error {
+	if s.derived.Load() >= end {
+		return nil
+	}
+	s.tickMu.Lock()
+	defer s.tickMu.Unlock()
+	if s.closing.Load() || s.failed.Load() != nil {
+		return errClosing
+	}
+	err := s.flushDerived()
+	if err != nil {
+		s.fail(err)
+	}
+	return err
 }
 
 func (s *Store) flushCheckpoint() error {

@@ -46,6 +46,7 @@ func (t *Table) Expire(q *Queue, first int64, limit int) (removed int, err error
 		start := q.first.Load()
 		q.first.Store(start + t.perFile)
 		t.files.drop(fileKey{q, start})
+		t.dirs[q.dir()] = struct{}{} // a name that comes back would make a hole with what is removed later
 		if err := t.fs.Remove(q.fileName(start)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return removed, err
 		}

@@ -1,6 +1,7 @@
 package consumequeue
 
 import (
+	"os"
 	"slices"
 	"testing"
 
@@ -109,4 +110,30 @@ func TestRestart(t *testing.T) {
 	if again.Max() != 7 || again.Min() != 0 {
 		t.Errorf("%d...%d", again.Min(), again.Max())
 	}
+}
+
+// A power failure has lost units between others. What lies behind them must not
+// move the minimum for good.
+func TestMinimumAfterLostUnits(t *testing.T) {
+	m := vfs.NewMem()
+	table := open(t, m)
+	q := queue(t, table, "T", 0)
+	round(t, table, q, 0, 2*perFile)
+	mustSync(t, table)
+	f, err := m.Open("/s/consumequeue/T/0/"+fileName(0), os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Zero(5*UnitSize, (perFile-5)*UnitSize)
+	logMin := unit(1).PhysicalOffset
+	again, _ := openAt(t, m, logMin)
+	q, _ = again.Get("T", 0)
+	if cut, err := again.Truncate(q, unit(5).PhysicalOffset); cut == 0 || err != nil {
+		t.Fatal(cut, err)
+	}
+	round(t, again, q, 5, 8)
+	if err := again.CorrectMin(q, logMin); err != nil {
+		t.Fatal(err)
+	}
+	checkUnits(t, q, 1, 8)
 }

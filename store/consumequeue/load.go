@@ -313,8 +313,8 @@ func (t *Table) findPhysical(r *unitReader) error {
 
 // Truncate removes the units of records at or behind physical, and what may
 // lie behind the end of the queue: with stale bytes zeroed, the first zero
-// unit is the end again. It returns how many visible units went. Not inside a
-// round. Writer only.
+// unit is the end again. It returns how many visible units went; if any, the
+// minimum is back at the first file. Not inside a round. Writer only.
 func (t *Table) Truncate(q *Queue, physical int64) (int64, error) {
 	if err := t.flushBuffer(q); err != nil {
 		return 0, err
@@ -336,8 +336,12 @@ func (t *Table) Truncate(q *Queue, physical int64) (int64, error) {
 	if err := t.clean(q); err != nil {
 		return 0, fmt.Errorf("clean the end of queue %s: %w", q, err)
 	}
-	q.min.Store(min(q.min.Load(), q.max.Load()))
-	return before - q.max.Load(), nil
+	cut := before - q.max.Load()
+	if cut > 0 {
+		// What was cut may have misled the search for the minimum: see CorrectMin.
+		q.min.Store(min(max(q.first.Load(), 0), q.max.Load()))
+	}
+	return cut, nil
 }
 
 func (t *Table) flushBuffer(q *Queue) error {

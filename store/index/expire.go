@@ -9,7 +9,10 @@ import (
 
 // Removed is an expired file that has no name any more; its space is still to
 // be freed.
-type Removed struct{ file *file }
+type Removed struct {
+	file  *file
+	index *Index
+}
 
 // Expire removes the files whose records have all left the commit log, never
 // the last one. For the dispatcher; what it returns is for another goroutine.
@@ -24,7 +27,7 @@ func (x *Index) Expire(logMin int64) (removed []Removed, err error) {
 		x.files = slices.Delete(slices.Clone(x.files), 0, 1)
 		x.mu.Unlock()
 		f.gone.Store(true)
-		removed = append(removed, Removed{f})
+		removed = append(removed, Removed{f, x})
 		if err := x.o.FS.Remove(f.name); err != nil {
 			return removed, err
 		}
@@ -34,13 +37,18 @@ func (x *Index) Expire(logMin int64) (removed []Removed, err error) {
 // Name is the name that the file had.
 func (r Removed) Name() string { return r.file.name }
 
-// Free frees the file's space, see vfs.Shrink, and closes it. A seal that is
-// under way ends first.
+// Free frees the file's space, see vfs.Shrink, and closes it. Before that the
+// name is made to stay away: a power failure must not bring it back with less
+// than all of its file. A seal that is under way ends first.
 func (r Removed) Free(step int64, pause func() bool) error {
 	f := r.file
 	f.flushMu.Lock()
 	defer f.flushMu.Unlock()
-	return errors.Join(vfs.Shrink(f.f, step, pause), f.f.Close())
+	err := r.index.o.FS.SyncDir(r.index.o.Dir)
+	if err == nil {
+		err = vfs.Shrink(f.f, step, pause)
+	}
+	return errors.Join(err, f.f.Close())
 }
 
 // Bytes is the length of all files together.
