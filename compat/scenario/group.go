@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/gantrymq/gantry/compat/agent"
 	"github.com/gantrymq/gantry/compat/frames"
@@ -269,6 +270,10 @@ func resume(kind agent.Kind) Play {
 		if err := a.Stop(s.ctx); err != nil {
 			return "", err
 		}
+		committed, err := s.committed(sub.Group, topic, 8)
+		if err != nil {
+			return "", err
+		}
 		fresh, err := f.round(40)
 		if err != nil {
 			return "", err
@@ -280,11 +285,45 @@ func resume(kind agent.Kind) Play {
 		if err := s.once(fresh, b); err != nil {
 			return "", fmt.Errorf("after the restart: %w", err)
 		}
-		if n := took(old, b); n > 0 {
-			return "", fmt.Errorf("after the restart %d messages came again whose offsets were committed", n)
+		// The listener tells us of a message before its client counts it as consumed: the last ones may miss the final commit.
+		repeats, wrong := 0, 0
+		for _, m := range b.Messages() {
+			if _, ok := old[m.Key]; !ok {
+				continue
+			}
+			if repeats++; m.Offset < committed[m.Queue] {
+				wrong++
+			}
+		}
+		if wrong > 0 {
+			return "", fmt.Errorf("after the restart %d messages came again whose offsets were committed: %v", wrong, committed)
+		}
+		if repeats == len(old) {
+			return "", fmt.Errorf("after the restart everything came again: nothing was committed at the stop")
+		}
+		if repeats > 0 {
+			return fmt.Sprintf("%d messages came again, consumed at the moment of the stop", repeats), nil
 		}
 		return "", nil
 	})
+}
+
+// committed asks the broker for the group's offset in each queue.
+func (s *stage) committed(group, topic string, queues int) (map[int]int64, error) {
+	offsets := map[int]int64{}
+	for q := range queues {
+		r, err := frames.Ask(s.ctx, s.Broker, 14, map[string]string{"consumerGroup": group, "topic": topic, "queueId": strconv.Itoa(q)}, nil)
+		if frames.IsRefused(err, 22) { // none yet
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if offsets[q], err = strconv.ParseInt(r.Ext["offset"], 10, 64); err != nil {
+			return nil, fmt.Errorf("offset of queue %d: %w", q, err)
+		}
+	}
+	return offsets, nil
 }
 
 func broadcast(first, second agent.Kind) Play {
