@@ -111,7 +111,7 @@ func (r *Running) namesrv(ctx context.Context, m Maker, dir string) (string, err
 }
 
 func (r *Running) broker(ctx context.Context, m Maker, namesrv, dir string) (string, error) {
-	config := map[string]string{"namesrvAddr": namesrv}
+	config := map[string]string{"namesrvAddr": namesrv, "messageDelayLevel": scenario.DelayLevels, "traceTopicEnable": "true"}
 	if m == Gantry {
 		s, err := gantryserver.StartBroker(ctx, dir, config)
 		if err != nil {

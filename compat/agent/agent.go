@@ -5,13 +5,18 @@
 // Orders go to the agent's standard input, answers and events come back on its standard output, one a line,
 // form-encoded; its own lines start with '@', anything else the library prints is left in the log.
 //
-//	producer  name group ns timeout(ms) compressOver(bytes) compress(ZLIB|LZ4|ZSTD)
-//	send      producer topic mode(sync|oneway|batch|async) count first size body(random|text) seed tags(a,b,..) key props shards
+//	producer  name group ns timeout(ms) compressOver(bytes) compress(ZLIB|LZ4|ZSTD) trace
+//	send      producer topic mode(sync|oneway|batch|async) count first size body(random|text) seed tags(a,b,..) key props
+//	          shards delay(level)
 //	          message i of first..first+count-1 has key KEY-i, the i-th tag in turn, the body of seed+i, and with shards
 //	          queue i mod shards. One event "sent" a message (one for a whole batch).
-//	consumer  name group ns topic sub from(first|last) orderly model(broadcast) work(ms for each message) heartbeat(short)
-//	          one event "message" for each message consumed
-//	stop      name: shuts down that producer or consumer
+//	query     producer what(id|key|queue) topic msgId key broker queue time(ms): what the client's administrator calls find,
+//	          as members of the answer (Java only)
+//	consumer  name group ns topic sub from(first|last) orderly model(broadcast) work(ms for each message) heartbeat(short) trace
+//	          fail(a message is given back until it came so often) most(retries before the dead letters)
+//	          one event "message" for each message consumed or given back
+//	puller    name group ns topic sub kind(classic|lite): a consumer that asks itself; events as of consumer
+//	stop      name: shuts down that producer, consumer or puller
 //	exit
 package agent
 
@@ -33,17 +38,23 @@ import (
 type Kind string
 
 const (
-	Java4 Kind = "Java 4.9.8"
-	Java5 Kind = "Java 5.5.0"
-	Go    Kind = "Go 2.1.3-0.20251226070945"
+	Java32 Kind = "Java 3.2.6" // of the time before Apache
+	Java43 Kind = "Java 4.3.0"
+	Java4  Kind = "Java 4.9.8"
+	Java5  Kind = "Java 5.5.0"
+	Go     Kind = "Go 2.1.3-0.20251226070945"
 )
 
 // Kinds are all clients.
-var Kinds = []Kind{Go, Java4, Java5}
+var Kinds = []Kind{Go, Java32, Java43, Java4, Java5}
 
 // Short is the kind as a word that may stand in names of groups, topics and files.
 func (k Kind) Short() string {
 	switch k {
+	case Java32:
+		return "java32"
+	case Java43:
+		return "java43"
 	case Java4:
 		return "java4"
 	case Java5:
@@ -180,8 +191,14 @@ func number(v url.Values, key string) int64 {
 	return n
 }
 
-// do gives an order and waits for its answer.
+// do gives an order and waits for its end.
 func (a *Agent) do(ctx context.Context, order url.Values) ([]Sent, error) {
+	_, sent, err := a.ask(ctx, order)
+	return sent, err
+}
+
+// ask gives an order and waits for its answer.
+func (a *Agent) ask(ctx context.Context, order url.Values) (url.Values, []Sent, error) {
 	reply := make(chan url.Values, 1)
 	a.mu.Lock()
 	a.id++
@@ -191,7 +208,7 @@ func (a *Agent) do(ctx context.Context, order url.Values) ([]Sent, error) {
 	_, err := fmt.Fprintln(a.proc.Stdin, order.Encode())
 	a.mu.Unlock()
 	if err != nil {
-		return nil, fmt.Errorf("%s agent: %w", a.Kind, err)
+		return nil, nil, fmt.Errorf("%s agent: %w", a.Kind, err)
 	}
 	select {
 	case v := <-reply:
@@ -200,13 +217,13 @@ func (a *Agent) do(ctx context.Context, order url.Values) ([]Sent, error) {
 		delete(a.sent, id)
 		a.mu.Unlock()
 		if v.Get("ok") != "true" {
-			return sent, fmt.Errorf("%s client: %s: %s", a.Kind, order.Get("op"), v.Get("error"))
+			return v, sent, fmt.Errorf("%s client: %s: %s", a.Kind, order.Get("op"), v.Get("error"))
 		}
-		return sent, nil
+		return v, sent, nil
 	case <-a.proc.Exited():
-		return nil, fmt.Errorf("the %s agent ended:\n%s", a.Kind, a.Tail(20))
+		return nil, nil, fmt.Errorf("the %s agent ended:\n%s", a.Kind, a.Tail(20))
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s client: no answer to %s: %w", a.Kind, order.Get("op"), ctx.Err())
+		return nil, nil, fmt.Errorf("%s client: no answer to %s: %w", a.Kind, order.Get("op"), ctx.Err())
 	}
 }
 

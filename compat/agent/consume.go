@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -50,11 +51,14 @@ type Subscription struct {
 	Orderly   bool
 	Broadcast bool
 	Work      int // milliseconds spent on each message
+	Fail      int // a message is given back until it has come this often before
+	Most      int // > 0: retries before a message goes to the dead letters
+	Trace     bool
 
 	ShortHeartbeats bool // heartbeats of the second kind; only the Java 5 client has them
 }
 
-// Consumer is a push consumer inside an agent.
+// Consumer is a consumer inside an agent.
 type Consumer struct {
 	Name  string
 	agent *Agent
@@ -69,10 +73,7 @@ func (a *Agent) Consumer(ctx context.Context, name string, s Subscription) (*Con
 	a.mu.Lock()
 	a.consumers[name] = c
 	a.mu.Unlock()
-	sub, from, model, heartbeat := s.Sub, "first", "", ""
-	if sub == "" {
-		sub = "*"
-	}
+	from, model, heartbeat := "first", "", ""
 	if s.FromLast {
 		from = "last"
 	}
@@ -82,8 +83,23 @@ func (a *Agent) Consumer(ctx context.Context, name string, s Subscription) (*Con
 	if s.ShortHeartbeats {
 		heartbeat = "short"
 	}
-	_, err := a.do(ctx, form("op", "consumer", "name", name, "group", s.Group, "ns", a.ns, "topic", s.Topic, "sub", sub,
-		"from", from, "orderly", strconv.FormatBool(s.Orderly), "model", model, "work", strconv.Itoa(s.Work), "heartbeat", heartbeat))
+	_, err := a.do(ctx, form("op", "consumer", "name", name, "group", s.Group, "ns", a.ns, "topic", s.Topic, "sub", cmp.Or(s.Sub, "*"),
+		"from", from, "orderly", strconv.FormatBool(s.Orderly), "model", model, "work", strconv.Itoa(s.Work),
+		"fail", strconv.Itoa(s.Fail), "most", strconv.Itoa(s.Most), "trace", strconv.FormatBool(s.Trace), "heartbeat", heartbeat))
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Puller starts a consumer that asks for messages itself, of kind classic (the program names queue and offset) or lite. Of
+// the subscription it uses group, topic and tags.
+func (a *Agent) Puller(ctx context.Context, name, kind string, s Subscription) (*Consumer, error) {
+	c := &Consumer{Name: name, agent: a}
+	a.mu.Lock()
+	a.consumers[name] = c
+	a.mu.Unlock()
+	_, err := a.do(ctx, form("op", "puller", "name", name, "group", s.Group, "ns", a.ns, "topic", s.Topic, "sub", cmp.Or(s.Sub, "*"), "kind", kind))
 	if err != nil {
 		return nil, err
 	}

@@ -21,13 +21,20 @@ type Compression struct {
 	Type string // ZLIB, LZ4, ZSTD; "": the client's default. Only the Java 5 client has a choice.
 }
 
+// ProducerOptions are the choices of a producer.
+type ProducerOptions struct {
+	Compression
+	Trace bool
+}
+
 // Producer starts a producer with a name that is unique among the clients of the test's servers.
-func (a *Agent) Producer(ctx context.Context, name, group string, c Compression) (*Producer, error) {
+func (a *Agent) Producer(ctx context.Context, name, group string, o ProducerOptions) (*Producer, error) {
 	over := ""
-	if c.Over != 0 {
-		over = strconv.Itoa(c.Over)
+	if o.Over != 0 {
+		over = strconv.Itoa(o.Over)
 	}
-	_, err := a.do(ctx, form("op", "producer", "name", name, "group", group, "ns", a.ns, "compressOver", over, "compress", c.Type))
+	_, err := a.do(ctx, form("op", "producer", "name", name, "group", group, "ns", a.ns, "compressOver", over, "compress", o.Type,
+		"trace", strconv.FormatBool(o.Trace)))
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +61,7 @@ type Messages struct {
 	Tags   []string
 	Props  map[string]string
 	Shards int // > 0: message i goes to queue i mod Shards (sync only)
+	Delay  int // level
 }
 
 func (m Messages) size() int {
@@ -119,7 +127,43 @@ func (p *Producer) Send(ctx context.Context, m Messages) ([]Sent, error) {
 	}
 	return p.agent.do(ctx, form("op", "send", "producer", p.name, "topic", m.Topic, "mode", m.Mode, "key", m.Key,
 		"first", strconv.Itoa(m.First), "count", strconv.Itoa(m.Count), "size", strconv.Itoa(m.size()), "body", body,
-		"seed", strconv.Itoa(m.Seed), "tags", strings.Join(m.Tags, ","), "props", props.Encode(), "shards", strconv.Itoa(m.Shards)))
+		"seed", strconv.Itoa(m.Seed), "tags", strings.Join(m.Tags, ","), "props", props.Encode(), "shards", strconv.Itoa(m.Shards),
+		"delay", strconv.Itoa(m.Delay)))
+}
+
+// Found is what a client's administrator call says of a message.
+type Found struct {
+	Key    string
+	Queue  int
+	Offset int64
+	Stored int64 // ms since 1970
+	Count  int   // of the messages found by key
+}
+
+func found(v url.Values) Found {
+	return Found{Key: v.Get("key"), Queue: int(number(v, "queue")), Offset: number(v, "offset"), Stored: number(v, "stored"), Count: int(number(v, "count"))}
+}
+
+// View looks a message up by its id.
+func (p *Producer) View(ctx context.Context, topic, id string) (Found, error) {
+	v, _, err := p.agent.ask(ctx, form("op", "query", "producer", p.name, "what", "id", "topic", topic, "msgId", id))
+	return found(v), err
+}
+
+// Query looks messages up by a key and describes the first.
+func (p *Producer) Query(ctx context.Context, topic, key string) (Found, error) {
+	v, _, err := p.agent.ask(ctx, form("op", "query", "producer", p.name, "what", "key", "topic", topic, "key", key))
+	return found(v), err
+}
+
+// Ends are the offsets of a queue, its first store time and the offset found for a time.
+type Ends struct{ Min, Max, Earliest, Search int64 }
+
+// Ends asks for a queue's offsets.
+func (p *Producer) Ends(ctx context.Context, topic, broker string, queue int, time int64) (Ends, error) {
+	v, _, err := p.agent.ask(ctx, form("op", "query", "producer", p.name, "what", "queue", "topic", topic, "broker", broker,
+		"queue", strconv.Itoa(queue), "time", strconv.FormatInt(time, 10)))
+	return Ends{number(v, "min"), number(v, "max"), number(v, "earliest"), number(v, "search")}, err
 }
 
 // Body makes the body of a message; the agents have the same function.

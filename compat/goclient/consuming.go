@@ -24,7 +24,7 @@ func newConsumer(o url.Values) (*consuming, error) {
 	if o.Get("model") == "broadcast" {
 		model = consumer.BroadCasting
 	}
-	c, err := rocketmq.NewPushConsumer(
+	opts := []consumer.Option{
 		consumer.WithGroupName(o.Get("group")),
 		consumer.WithInstance(o.Get("name")),
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{o.Get("ns")})),
@@ -32,17 +32,29 @@ func newConsumer(o url.Values) (*consuming, error) {
 		consumer.WithConsumerModel(model),
 		consumer.WithConsumerOrder(o.Get("orderly") == "true"),
 		consumer.WithConsumeGoroutineNums(4),
-	)
+	}
+	if most := number(o, "most", 0); most > 0 {
+		opts = append(opts, consumer.WithMaxReconsumeTimes(int32(most)))
+	}
+	if o.Get("trace") == "true" {
+		opts = append(opts, consumer.WithTrace(trace(o)))
+	}
+	c, err := rocketmq.NewPushConsumer(opts...)
 	if err != nil {
 		return nil, err
 	}
+	fail := int32(number(o, "fail", 0))
 	name, work := o.Get("name"), time.Duration(number(o, "work", 0))*time.Millisecond
 	err = c.Subscribe(o.Get("topic"), consumer.MessageSelector{Type: consumer.TAG, Expression: o.Get("sub")},
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+			result := consumer.ConsumeSuccess
 			for _, m := range messages {
+				if m.ReconsumeTimes < fail {
+					result = consumer.ConsumeRetryLater
+				}
 				consumed(name, work, m)
 			}
-			return consumer.ConsumeSuccess, nil
+			return result, nil
 		})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ type agent struct {
 	mu        sync.Mutex
 	producers map[string]*producing
 	consumers map[string]*consuming
+	pullers   map[string]*pulling
 }
 
 var out struct {
@@ -27,7 +28,7 @@ func main() {
 	// The client's logger writes to standard error, which the harness keeps as the log; our lines get the real output.
 	out.File = os.Stdout
 	os.Stdout = os.Stderr
-	a := &agent{producers: map[string]*producing{}, consumers: map[string]*consuming{}}
+	a := &agent{producers: map[string]*producing{}, consumers: map[string]*consuming{}, pullers: map[string]*pulling{}}
 	emit("event", "ready")
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
@@ -90,17 +91,29 @@ func (a *agent) run(o url.Values) error {
 		a.consumers[o.Get("name")] = c
 		a.mu.Unlock()
 		return nil
+	case "puller":
+		p, err := newPuller(o)
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		a.pullers[o.Get("name")] = p
+		a.mu.Unlock()
+		return nil
 	case "stop":
 		a.mu.Lock()
-		p, c := a.producers[o.Get("name")], a.consumers[o.Get("name")]
+		p, c, u := a.producers[o.Get("name")], a.consumers[o.Get("name")], a.pullers[o.Get("name")]
 		delete(a.producers, o.Get("name"))
 		delete(a.consumers, o.Get("name"))
+		delete(a.pullers, o.Get("name"))
 		a.mu.Unlock()
 		switch {
 		case p != nil:
 			return p.client.Shutdown()
 		case c != nil:
 			return c.client.Shutdown()
+		case u != nil:
+			return u.close()
 		}
 		return fmt.Errorf("nothing is called %s", o.Get("name"))
 	}

@@ -23,14 +23,18 @@ func newProducer(o url.Values) (*producing, error) {
 	if o.Get("compress") != "" {
 		return nil, errors.New("this client has no choice of compression")
 	}
-	p, err := rocketmq.NewProducer(
+	opts := []producer.Option{
 		producer.WithGroupName(o.Get("group")),
 		producer.WithInstanceName(o.Get("name")),
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{o.Get("ns")})),
-		producer.WithSendMsgTimeout(time.Duration(number(o, "timeout", 20000))*time.Millisecond),
+		producer.WithSendMsgTimeout(time.Duration(number(o, "timeout", 20000)) * time.Millisecond),
 		producer.WithCompressMsgBodyOverHowmuch(number(o, "compressOver", 4096)),
 		producer.WithQueueSelector(&selector{}),
-	)
+	}
+	if o.Get("trace") == "true" {
+		opts = append(opts, producer.WithTrace(trace(o)))
+	}
+	p, err := rocketmq.NewProducer(opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +56,11 @@ func (s *selector) Select(m *primitive.Message, queues []*primitive.MessageQueue
 		}
 	}
 	return nil
+}
+
+// trace sends traces to the topic of the broker, as a program does that has no cloud account.
+func trace(o url.Values) *primitive.TraceConfig {
+	return &primitive.TraceConfig{GroupName: o.Get("group"), Access: primitive.Local, Resolver: primitive.NewPassthroughResolver([]string{o.Get("ns")})}
 }
 
 func (p *producing) send(o url.Values) error {
@@ -129,6 +138,9 @@ func message(o url.Values, i int) (*primitive.Message, error) {
 	m.WithKeys([]string{o.Get("key") + "-" + strconv.Itoa(i)})
 	if tags := strings.Split(o.Get("tags"), ","); tags[0] != "" {
 		m.WithTag(tags[i%len(tags)])
+	}
+	if level := number(o, "delay", 0); level > 0 {
+		m.WithDelayTimeLevel(level)
 	}
 	props, err := url.ParseQuery(o.Get("props"))
 	for k := range props {

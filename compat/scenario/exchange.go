@@ -27,9 +27,12 @@ const (
 func exchange(producer, consumer agent.Kind) Play {
 	p := Play{Name: "exchange", Producer: producer, Consumer: consumer,
 		Features: []string{Sync, Async, Oneway, Batch, Properties, Tags, Zlib, Big}, run: performExchange}
-	if producer == agent.Java5 && consumer != agent.Go {
-		// Only this client lets a program choose; the Go client reads zlib alone.
+	if producer == agent.Java5 && (consumer == agent.Java5 || consumer == agent.Java4) {
+		// Only the newest client lets a program choose; the Go client and old ones read zlib alone.
 		p.Features = append(p.Features, LZ4, Zstd)
+	}
+	if producer == agent.Java32 { // before there were batches
+		p.Features = slices.DeleteFunc(p.Features, func(f string) bool { return f == Batch })
 	}
 	return p
 }
@@ -40,7 +43,7 @@ func performExchange(s *stage) {
 		s.broken = err
 		return
 	}
-	p, err := s.producer(s.Producer, agent.Compression{})
+	p, err := s.producer(s.Producer, agent.ProducerOptions{})
 	if err != nil {
 		s.broken = err
 		return
@@ -65,7 +68,9 @@ func performExchange(s *stage) {
 	s.feature(Sync, plain(agent.Messages{Mode: "sync", Key: "sync", Count: 10, Size: 100, Seed: 1}))
 	s.feature(Async, plain(agent.Messages{Mode: "async", Key: "async", Count: 20, Size: 1000, Seed: 100}))
 	s.feature(Oneway, plain(agent.Messages{Mode: "oneway", Key: "oneway", Count: 20, Seed: 200}))
-	s.feature(Batch, plain(agent.Messages{Mode: "batch", Key: "batch", Count: 10, Size: 300, Seed: 300}))
+	if slices.Contains(s.Features, Batch) {
+		s.feature(Batch, plain(agent.Messages{Mode: "batch", Key: "batch", Count: 10, Size: 300, Seed: 300}))
+	}
 	s.feature(Properties, plain(agent.Messages{Mode: "sync", Key: "props", Count: 2, Seed: 400, Tags: []string{"C"},
 		Props: map[string]string{"plain": "value", "with blank": "a b = c", "größe": "日本語 \U0001F69A", "quote": `"\'{}`}}))
 	s.feature(Tags, func() (string, error) {
@@ -89,7 +94,7 @@ func performExchange(s *stage) {
 	})
 	s.feature(Zlib, func() (string, error) { return "", s.compressed(p, c, topic, "zlib", 0, 0x300) })
 	s.feature(Big, plain(agent.Messages{Mode: "sync", Key: "big", Count: 2, Size: 3 << 20, Seed: 700}))
-	if len(s.Features) > 8 {
+	if slices.Contains(s.Features, LZ4) {
 		s.feature(LZ4, func() (string, error) { return s.compressedBy("LZ4", c, topic, 0x100) })
 		s.feature(Zstd, func() (string, error) { return s.compressedBy("ZSTD", c, topic, 0x200) })
 	}
@@ -121,7 +126,7 @@ func (s *stage) compressed(p *agent.Producer, c *agent.Consumer, topic, key stri
 }
 
 func (s *stage) compressedBy(algorithm string, c *agent.Consumer, topic string, kind int) (string, error) {
-	p, err := s.producer(s.Producer, agent.Compression{Type: algorithm})
+	p, err := s.producer(s.Producer, agent.ProducerOptions{Compression: agent.Compression{Type: algorithm}})
 	if err != nil {
 		return "", err
 	}
@@ -132,7 +137,7 @@ func (s *stage) compressedBy(algorithm string, c *agent.Consumer, topic string, 
 func autoTopic(kind agent.Kind) Play {
 	return Play{Name: "auto", Producer: kind, Consumer: kind, Features: []string{AutoTopic}, run: func(s *stage) {
 		s.feature(AutoTopic, func() (string, error) {
-			p, err := s.producer(s.Producer, agent.Compression{})
+			p, err := s.producer(s.Producer, agent.ProducerOptions{})
 			if err != nil {
 				return "", err
 			}

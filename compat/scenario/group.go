@@ -29,7 +29,7 @@ func group(name, feature string, queues int, first, second agent.Kind, run func(
 			if err != nil {
 				return "", err
 			}
-			p, err := s.producer(s.Producer, agent.Compression{})
+			p, err := s.producer(s.Producer, agent.ProducerOptions{})
 			if err != nil {
 				return "", err
 			}
@@ -344,26 +344,4 @@ func broadcast(first, second agent.Kind) Play {
 		}
 		return "", errors.Join(s.once(want, a), s.once(want, b))
 	})
-}
-
-// Plays are all plays of all clients.
-func Plays() []Play {
-	var plays []Play
-	// The long ones first, so that they do not stand alone at the end of a run.
-	for _, k := range agent.Kinds {
-		plays = append(plays, orderly(k, k), clustering(k, k))
-	}
-	plays = append(plays,
-		orderly(agent.Java5, agent.Go), clustering(agent.Java5, agent.Go),
-		orderly(agent.Java4, agent.Java5), clustering(agent.Java4, agent.Java5),
-		shortHeartbeats(agent.Java5), globalOrder(agent.Java5))
-	for _, k := range agent.Kinds {
-		plays = append(plays, resume(k), broadcast(k, k), autoTopic(k), asked(k))
-	}
-	for _, producer := range agent.Kinds {
-		for _, consumer := range agent.Kinds {
-			plays = append(plays, exchange(producer, consumer))
-		}
-	}
-	return plays
 }

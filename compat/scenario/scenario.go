@@ -163,8 +163,8 @@ func (s *stage) route(topic string) error {
 	}
 }
 
-func (s *stage) producer(kind agent.Kind, c agent.Compression) (*agent.Producer, error) {
-	p, err := s.Agents[kind].Producer(s.ctx, s.name("producer"), s.name("group"), c)
+func (s *stage) producer(kind agent.Kind, o agent.ProducerOptions) (*agent.Producer, error) {
+	p, err := s.Agents[kind].Producer(s.ctx, s.name("producer"), s.name("group"), o)
 	if err == nil {
 		s.stops = append(s.stops, func() { _ = p.Stop(s.ctx) })
 	}
@@ -173,6 +173,15 @@ func (s *stage) producer(kind agent.Kind, c agent.Compression) (*agent.Producer,
 
 func (s *stage) consumer(kind agent.Kind, sub agent.Subscription) (*agent.Consumer, error) {
 	c, err := s.Agents[kind].Consumer(s.ctx, s.name("consumer"), sub)
+	if err == nil {
+		s.stops = append(s.stops, func() { _ = c.Stop(s.ctx) })
+	}
+	return c, err
+}
+
+// puller is a consumer that asks itself, of kind classic or lite.
+func (s *stage) puller(kind agent.Kind, how string, sub agent.Subscription) (*agent.Consumer, error) {
+	c, err := s.Agents[kind].Puller(s.ctx, s.name("puller"), how, sub)
 	if err == nil {
 		s.stops = append(s.stops, func() { _ = c.Stop(s.ctx) })
 	}

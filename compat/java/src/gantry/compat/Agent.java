@@ -13,13 +13,15 @@ import java.util.concurrent.Executors;
  * A puppet around the official Java client. It reads one order a line from standard input and runs each on a thread
  * of its own; answers and events go to standard output as lines that start with '@'. Lines are application/x-www-form-urlencoded
  * so that neither side needs a JSON library. What the orders mean is written in compat/agent/agent.go; the Go twin
- * of this program is compat/goclient. The same source compiles against client 4.9.8 and 5.5.0.
+ * of this program is compat/goclient. The same source compiles against
+ * every client from 3.2.6 (with its old package names) to 5.5.0; lite/ against those that have a lite pull consumer.
  */
 public final class Agent {
     private static final PrintStream OUT = System.out;
 
     private final Map<String, Producer> producers = new HashMap<>();
     private final Map<String, Consumer> consumers = new HashMap<>();
+    private final Map<String, Puller> pullers = new HashMap<>();
 
     public static void main(String[] args) throws Exception {
         // The client library may print; what is not ours goes to standard error and so into the log file.
@@ -48,7 +50,7 @@ public final class Agent {
     private void answer(Form order) {
         Form reply = new Form().put("id", order.get("id"));
         try {
-            run(order);
+            run(order, reply);
             reply.put("ok", "true");
         } catch (Throwable e) {
             e.printStackTrace();
@@ -57,7 +59,7 @@ public final class Agent {
         emit(reply);
     }
 
-    private void run(Form o) throws Exception {
+    private void run(Form o, Form reply) throws Exception {
         switch (o.get("op")) {
             case "producer": {
                 Producer p = new Producer(o);
@@ -72,6 +74,22 @@ public final class Agent {
                     p = producers.get(o.get("producer"));
                 }
                 p.send(o);
+                return;
+            }
+            case "query": {
+                Producer p;
+                synchronized (producers) {
+                    p = producers.get(o.get("producer"));
+                }
+                p.query(o, reply);
+                return;
+            }
+            case "puller": {
+                Puller p = Puller.make(o);
+                synchronized (pullers) {
+                    pullers.put(o.get("name"), p);
+                }
+                p.start();
                 return;
             }
             case "consumer": {
@@ -91,7 +109,11 @@ public final class Agent {
                 synchronized (consumers) {
                     c = consumers.remove(o.get("name"));
                 }
-                if (p == null && c == null) {
+                Puller u;
+                synchronized (pullers) {
+                    u = pullers.remove(o.get("name"));
+                }
+                if (p == null && c == null && u == null) {
                     throw new IllegalArgumentException("nothing is called " + o.get("name"));
                 }
                 if (p != null) {
@@ -99,6 +121,9 @@ public final class Agent {
                 }
                 if (c != null) {
                     c.stop();
+                }
+                if (u != null) {
+                    u.stop();
                 }
                 return;
             }

@@ -1,10 +1,7 @@
 package gantry.compat;
 
 import java.lang.reflect.Method;
-import java.time.Instant;
 import java.util.List;
-import java.util.Map;
-import java.util.zip.CRC32;
 
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -18,11 +15,16 @@ final class Consumer {
     private final DefaultMQPushConsumer client;
     private final String name;
     private final int work;
+    private final int fail;
 
     Consumer(Form o) throws Exception {
         name = o.get("name");
         work = o.number("work", 0);
-        client = new DefaultMQPushConsumer(o.get("group"));
+        fail = o.number("fail", 0);
+        client = o.get("trace").equals("true") ? traced(o.get("group")) : new DefaultMQPushConsumer(o.get("group"));
+        if (o.number("most", 0) > 0) {
+            most(o.number("most", 0));
+        }
         client.setNamesrvAddr(o.get("ns"));
         client.setInstanceName(name);
         // When two threads of a starting client want to send its heartbeat, one gives up, and if that was the one with the newest
@@ -40,14 +42,26 @@ final class Consumer {
         client.subscribe(o.get("topic"), o.get("sub"));
         if (o.get("orderly").equals("true")) {
             client.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-                consume(messages);
-                return ConsumeOrderlyStatus.SUCCESS;
+                return consume(messages) ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
             });
         } else {
             client.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                consume(messages);
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                return consume(messages) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER;
             });
+        }
+    }
+
+    /** Clients before 4.4 know no trace, hence by reflection. */
+    private static DefaultMQPushConsumer traced(String group) throws Exception {
+        return DefaultMQPushConsumer.class.getConstructor(String.class, boolean.class, String.class).newInstance(group, true, null);
+    }
+
+    /** Clients before 3.4 leave the number of retries to the broker's settings of the group. */
+    private void most(int times) throws Exception {
+        for (Method m : DefaultMQPushConsumer.class.getMethods()) {
+            if (m.getName().equals("setMaxReconsumeTimes")) {
+                m.invoke(client, times);
+            }
         }
     }
 
@@ -82,32 +96,13 @@ final class Consumer {
         client.shutdown();
     }
 
-    private void consume(List<MessageExt> messages) {
+    /** False: the messages are to come again. */
+    private boolean consume(List<MessageExt> messages) {
+        boolean good = true;
         for (MessageExt m : messages) {
-            long begin = micros();
-            if (work > 0) {
-                try {
-                    Thread.sleep(work);
-                } catch (InterruptedException e) {
-                    Thread.currentThread().interrupt();
-                }
-            }
-            CRC32 crc = new CRC32();
-            crc.update(m.getBody());
-            Form props = new Form();
-            for (Map.Entry<String, String> p : m.getProperties().entrySet()) {
-                props.put(p.getKey(), p.getValue());
-            }
-            Agent.emit(new Form().put("event", "message").put("consumer", name).put("topic", m.getTopic())
-                .put("queue", m.getQueueId()).put("offset", m.getQueueOffset()).put("key", m.getKeys())
-                .put("tag", m.getTags()).put("size", m.getBody().length).put("crc", crc.getValue())
-                .put("stored", m.getStoreSize()).put("sysFlag", m.getSysFlag()).put("times", m.getReconsumeTimes())
-                .put("msgId", m.getMsgId()).put("begin", begin).put("end", micros()).put("props", props));
+            good &= m.getReconsumeTimes() >= fail;
+            Received.emit(name, m, work);
         }
-    }
-
-    private static long micros() {
-        Instant t = Instant.now();
-        return t.getEpochSecond() * 1000000 + t.getNano() / 1000;
+        return good;
     }
 }

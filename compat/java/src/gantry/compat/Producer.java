@@ -2,6 +2,7 @@ package gantry.compat;
 
 import java.lang.reflect.Method;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -11,12 +12,14 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 final class Producer {
     private final DefaultMQProducer client;
 
     Producer(Form o) throws Exception {
-        client = new DefaultMQProducer(o.get("group"));
+        client = o.get("trace").equals("true") ? traced(o.get("group")) : new DefaultMQProducer(o.get("group"));
         client.setNamesrvAddr(o.get("ns"));
         client.setInstanceName(o.get("name"));
         client.setSendMsgTimeout(o.number("timeout", 20000));
@@ -25,6 +28,11 @@ final class Producer {
             compressWith(o.get("compress"));
         }
         client.start();
+    }
+
+    /** Clients before 4.4 know no trace, hence by reflection. */
+    private static DefaultMQProducer traced(String group) throws Exception {
+        return DefaultMQProducer.class.getConstructor(String.class, boolean.class, String.class).newInstance(group, true, null);
     }
 
     /** Only client 5.x lets a program choose the algorithm, hence by reflection. */
@@ -65,7 +73,7 @@ final class Producer {
                 }
                 return;
             case "batch":
-                sent(o, messages.get(0).getKeys(), client.send(messages));
+                sent(o, messages.get(0).getKeys(), batch(messages));
                 return;
             case "async":
                 async(o, messages);
@@ -73,6 +81,11 @@ final class Producer {
             default:
                 throw new IllegalArgumentException("unknown mode " + o.get("mode"));
         }
+    }
+
+    /** Clients before 4.0 send no batches, hence by reflection. */
+    private SendResult batch(List<Message> messages) throws Exception {
+        return (SendResult) DefaultMQProducer.class.getMethod("send", Collection.class).invoke(client, messages);
     }
 
     private void async(Form o, List<Message> messages) throws Exception {
@@ -112,6 +125,9 @@ final class Producer {
         for (Map.Entry<String, String> p : Form.parse(o.get("props")).members().entrySet()) {
             m.putUserProperty(p.getKey(), p.getValue());
         }
+        if (o.number("delay", 0) > 0) {
+            m.setDelayTimeLevel(o.number("delay", 0));
+        }
         return m;
     }
 
@@ -120,8 +136,53 @@ final class Producer {
         if (r != null) {
             f.put("status", r.getSendStatus()).put("queue", r.getMessageQueue().getQueueId())
                 .put("broker", r.getMessageQueue().getBrokerName()).put("offset", r.getQueueOffset())
-                .put("msgId", r.getMsgId()).put("offsetMsgId", r.getOffsetMsgId());
+                .put("msgId", r.getMsgId()).put("offsetMsgId", offsetMsgId(r));
         }
         Agent.emit(f);
+    }
+
+    /** Clients before 3.5 have the broker's id only. */
+    private static Object offsetMsgId(SendResult r) {
+        try {
+            return SendResult.class.getMethod("getOffsetMsgId").invoke(r);
+        } catch (ReflectiveOperationException e) {
+            return r.getMsgId();
+        }
+    }
+
+    /** What an administrator's calls of the client find; the answers become members of the reply. */
+    void query(Form o, Form reply) throws Exception {
+        switch (o.get("what")) {
+            case "id":
+                described(view(o.get("topic"), o.get("msgId")), reply);
+                return;
+            case "key": {
+                List<MessageExt> found = client.queryMessage(o.get("topic"), o.get("key"), 32, 0, System.currentTimeMillis() + 3600000).getMessageList();
+                reply.put("count", found.size());
+                described(found.get(0), reply);
+                return;
+            }
+            case "queue": {
+                MessageQueue q = new MessageQueue(o.get("topic"), o.get("broker"), o.number("queue", 0));
+                reply.put("min", client.minOffset(q)).put("max", client.maxOffset(q)).put("earliest", client.earliestMsgStoreTime(q))
+                    .put("search", client.searchOffset(q, Long.parseLong(o.get("time"))));
+                return;
+            }
+            default:
+                throw new IllegalArgumentException("unknown query " + o.get("what"));
+        }
+    }
+
+    private static void described(MessageExt m, Form reply) {
+        reply.put("key", m.getKeys()).put("queue", m.getQueueId()).put("offset", m.getQueueOffset()).put("stored", m.getStoreTimestamp());
+    }
+
+    /** The topic was added in 4.x and the form without it went in 5.x. */
+    private MessageExt view(String topic, String id) throws Exception {
+        try {
+            return (MessageExt) DefaultMQProducer.class.getMethod("viewMessage", String.class, String.class).invoke(client, topic, id);
+        } catch (NoSuchMethodException e) {
+            return (MessageExt) DefaultMQProducer.class.getMethod("viewMessage", String.class).invoke(client, id);
+        }
     }
 }

@@ -1,0 +1,36 @@
+package scenario
+
+import "github.com/gantrymq/gantry/compat/agent"
+
+// Plays are all plays of all clients.
+func Plays() []Play {
+	var plays []Play
+	// The long ones first, so that they do not stand alone at the end of a run.
+	for _, k := range agent.Kinds {
+		plays = append(plays, orderly(k, k), clustering(k, k))
+	}
+	plays = append(plays,
+		orderly(agent.Java5, agent.Go), clustering(agent.Java5, agent.Go),
+		orderly(agent.Java4, agent.Java5), clustering(agent.Java4, agent.Java5))
+	for _, k := range agent.Kinds {
+		plays = append(plays, deadLetters(k), resume(k), broadcast(k, k), autoTopic(k), delayed(k))
+		if k != agent.Go {
+			plays = append(plays, queries(k), pulled(k, "classic"))
+		}
+		if !old(k) {
+			plays = append(plays, traced(k), pulled(k, "lite"))
+		}
+	}
+	for _, producer := range agent.Kinds {
+		for _, consumer := range agent.Kinds {
+			// The oldest clients meet themselves and the newest.
+			if !old(producer) && !old(consumer) || producer == consumer || old(producer) && consumer == agent.Java5 || producer == agent.Java5 {
+				plays = append(plays, exchange(producer, consumer))
+			}
+		}
+	}
+	return plays
+}
+
+// old clients have neither trace nor lite pull consumers.
+func old(k agent.Kind) bool { return k == agent.Java32 || k == agent.Java43 }
