@@ -7,13 +7,13 @@ func Plays() []Play {
 	var plays []Play
 	// The long ones first, so that they do not stand alone at the end of a run.
 	for _, k := range agent.Kinds {
-		plays = append(plays, orderly(k, k), clustering(k, k))
+		plays = append(plays, deadLetters(k), orderly(k, k), clustering(k, k))
 	}
 	plays = append(plays,
 		orderly(agent.Java5, agent.Go), clustering(agent.Java5, agent.Go),
 		orderly(agent.Java4, agent.Java5), clustering(agent.Java4, agent.Java5))
 	for _, k := range agent.Kinds {
-		plays = append(plays, deadLetters(k), resume(k), broadcast(k, k), autoTopic(k), delayed(k))
+		plays = append(plays, resume(k), broadcast(k, k), autoTopic(k), delayed(k))
 		if k != agent.Go {
 			plays = append(plays, queries(k), pulled(k, "classic"))
 		}
