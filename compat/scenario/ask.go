@@ -101,7 +101,10 @@ func queries(kind agent.Kind) Play {
 			return "", err
 		})
 		s.feature(QueueEnds, func() (string, error) {
-			broker := s.brokerName()
+			broker, err := s.brokerName(topic)
+			if err != nil {
+				return "", err
+			}
 			got, err := p.Ends(s.ctx, topic, broker, 0, seen.Stored)
 			if err != nil {
 				return "", err
@@ -117,9 +120,6 @@ func queries(kind agent.Kind) Play {
 		})
 	}}
 }
-
-// brokerName is the name of the tests' brokers.
-func (s *stage) brokerName() string { return "broker-a" }
 
 // until repeats a question for some seconds: the index follows the log.
 func (s *stage) until(ask func() error) error {

@@ -11,9 +11,10 @@ func Plays() []Play {
 	}
 	plays = append(plays,
 		orderly(agent.Java5, agent.Go), clustering(agent.Java5, agent.Go),
-		orderly(agent.Java4, agent.Java5), clustering(agent.Java4, agent.Java5))
+		orderly(agent.Java4, agent.Java5), clustering(agent.Java4, agent.Java5),
+		shortHeartbeats(agent.Java5), globalOrder(agent.Java5))
 	for _, k := range agent.Kinds {
-		plays = append(plays, resume(k), broadcast(k, k), autoTopic(k), delayed(k))
+		plays = append(plays, resume(k), broadcast(k, k), autoTopic(k), delayed(k), asked(k))
 		if k != agent.Go {
 			plays = append(plays, queries(k), pulled(k, "classic"))
 		}

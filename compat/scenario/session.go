@@ -26,7 +26,7 @@ func asked(kind agent.Kind) Play {
 			if err != nil {
 				return "", err
 			}
-			p, err := s.producer(kind, agent.Compression{})
+			p, err := s.producer(kind, agent.ProducerOptions{})
 			if err != nil {
 				return "", err
 			}
