@@ -14,7 +14,10 @@ func Plays() []Play {
 		orderly(agent.Java4, agent.Java5), clustering(agent.Java4, agent.Java5),
 		shortHeartbeats(agent.Java5), globalOrder(agent.Java5))
 	for _, k := range agent.Kinds {
-		plays = append(plays, resume(k), broadcast(k, k), autoTopic(k), delayed(k), asked(k))
+		plays = append(plays, resume(k), broadcast(k, k), delayed(k), asked(k))
+		if k != agent.Java43 { // it asks for a template topic of a name that no server has had for long
+			plays = append(plays, autoTopic(k))
+		}
 		if k != agent.Go {
 			plays = append(plays, queries(k), pulled(k, "classic"))
 		}

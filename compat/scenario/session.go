@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,14 +83,21 @@ func (s *stage) ask(sub agent.Subscription, c *agent.Consumer, first agent.Sent)
 			}
 		}
 	}
+	// The client's answer and the event of its listener reach us on different ways.
+	ctx, cancel := context.WithTimeout(s.ctx, turn)
+	defer cancel()
 	came := 0
-	for _, m := range c.Messages() {
-		if m.Key == first.Key {
-			came++
+	err = agent.Wait(ctx, func() bool {
+		came = 0
+		for _, m := range c.Messages() {
+			if m.Key == first.Key {
+				came++
+			}
 		}
-	}
+		return came >= 2
+	}, c)
 	if came != 2 {
-		return fmt.Errorf("message %s came %d times to its consumer; once by itself and once by request are 2", first.Key, came)
+		return fmt.Errorf("message %s came %d times to its consumer; once by itself and once by request are 2: %w", first.Key, came, err)
 	}
 	return nil
 }

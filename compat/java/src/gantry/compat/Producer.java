@@ -24,6 +24,7 @@ final class Producer {
         client.setInstanceName(o.get("name"));
         client.setSendMsgTimeout(o.number("timeout", 20000));
         client.setCompressMsgBodyOverHowmuch(o.number("compressOver", 4096));
+        client.setMaxMessageSize(4 << 20); // the oldest clients allow 128 KiB
         if (!o.get("compress").isEmpty()) {
             compressWith(o.get("compress"));
         }
