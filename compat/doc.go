@@ -6,7 +6,7 @@
 //	scenario                the plays: what clients must be able to do
 //	javaserver, gantryserver, proc   servers as child processes
 //	frames                  raw requests and the scripts that hold them
-//	refusals                what Java's and Gantry's servers answer to the same raw requests; writes RESULTS.md
+//	refusals                what Java's and Gantry's servers answer to the same raw requests
 //	official                the official integration tests, run against Gantry
 //	run                     command: one play against running servers or against any pair of servers
 package compat

@@ -15,11 +15,12 @@ import (
 const (
 	Clients     = "Clients and servers"
 	Codes       = "Request codes"
+	Requests    = "Raw requests: what RocketMQ 5.5.0 and Gantry answer"
 	OfficialCI  = "Official suite: the part of every run"
 	OfficialAll = "Official suite: all of it"
 )
 
-var sections = []string{Clients, Codes, OfficialCI, OfficialAll}
+var sections = []string{Clients, Codes, Requests, OfficialCI, OfficialAll}
 
 const head = `# What works with what
 

@@ -45,8 +45,9 @@ func RequestCodes() ([]RequestCode, error) {
 
 // Answer is what came back for a request without fields and body.
 type Answer struct {
-	How  Served
-	Code int // of the answer, if there is one
+	How    Served
+	Code   int // of the answer, if there is one
+	Remark string
 }
 
 // Served is how a server takes a code.
@@ -87,9 +88,9 @@ func Sweep(ctx context.Context, addr string, codes []RequestCode, patience time.
 			case err != nil:
 				answers[i].How = Hangup
 			case r.Code == 3:
-				answers[i] = Answer{No, r.Code}
+				answers[i] = Answer{No, r.Code, r.Remark}
 			default:
-				answers[i] = Answer{Yes, r.Code}
+				answers[i] = Answer{Yes, r.Code, r.Remark}
 			}
 		})
 	}
@@ -140,7 +141,7 @@ func CodeCounts(server string, codes []RequestCode, javas, gantrys map[int]Answe
 	var missing []string
 	for _, c := range codes {
 		theirs, ours := javas[c.Code], gantrys[c.Code]
-		same := theirs == ours
+		same := theirs.How == ours.How && theirs.Code == ours.Code
 		switch row := marks[c.Code]; {
 		case ours.How == Silent || ours.How == Hangup:
 			fail("%s, code %d without fields and body: %s", server, c.Code, ours.How)
@@ -157,12 +158,12 @@ func CodeCounts(server string, codes []RequestCode, javas, gantrys map[int]Answe
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Each of the %d request codes once, without fields and body: %s\n\nAnswered with the same code: %d.\n", len(codes), server, equal)
+	fmt.Fprintf(&b, "Each of the %d request codes once, without fields and body, to the %s:\n\n- Answered with the same code: %d.\n", len(codes), server, equal)
 	for _, row := range slices.Sorted(maps.Keys(marked)) {
-		fmt.Fprintf(&b, "Otherwise as `%s` says: %s.\n", row, strings.Join(marked[row], ", "))
+		fmt.Fprintf(&b, "- Otherwise as `%s` says: %s.\n", row, strings.Join(marked[row], ", "))
 	}
 	if len(missing) > 0 {
-		fmt.Fprintf(&b, "Not built, answered with 3, %d: %s.\n", len(missing), strings.Join(missing, ", "))
+		fmt.Fprintf(&b, "- Not built, answered with 3, %d: %s.\n", len(missing), strings.Join(missing, ", "))
 	}
 	return b.String() + "\n"
 }

@@ -85,13 +85,11 @@ type Count struct {
 	Rows            map[string]int // answers that differ on purpose, by row of docs/differences.md
 }
 
-// Table renders counts as Markdown. The same outcome gives the same text.
+// Table renders counts as Markdown, a section of compat/MATRIX.md. The same outcome gives the same text.
 func Table(counts []Count, codes string) string {
 	var b strings.Builder
-	b.WriteString(`# Answers of RocketMQ 5.5.0 and Gantry to the same requests
-
-Written by every full run of ` + "`go test ./compat/refusals`" + `. The requests are in testdata, a file for each area. "equal": code, remark,
-ext fields and body; "intended": as the named rows of [docs/differences.md](../../docs/differences.md) say. Anything else fails the run.
+	b.WriteString(`The requests are in refusals/testdata, a file for each area. "equal": code, remark, ext fields and body; "intended": as the named
+rows of [docs/differences.md](../docs/differences.md) say. Anything else fails the run.
 
 | area | requests | equal | intended | rows |
 |---|---|---|---|---|

@@ -1,4 +1,4 @@
-package refusals
+package refusals_test
 
 import (
 	"context"
@@ -14,35 +14,37 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/codec/fastjson"
+	"github.com/gantrymq/gantry/compat"
 	"github.com/gantrymq/gantry/compat/frames"
 	"github.com/gantrymq/gantry/compat/gantryserver"
 	"github.com/gantrymq/gantry/compat/javaserver"
+	"github.com/gantrymq/gantry/compat/refusals"
 	"github.com/gantrymq/gantry/compat/toolchain"
 )
 
 var (
 	update = flag.Bool("update", false, "write the answers of the Java servers into testdata")
 	java   = flag.String("java", "", "NAMESRV,BROKER: Java servers that run already, for work on one file")
-	only   = flag.String("only", "", "play only files whose name contains this; then neither the codes nor RESULTS.md")
+	only   = flag.String("only", "", "play only files whose name contains this; then neither the codes nor MATRIX.md")
 )
 
 // servers are the addresses of a name server and its broker.
 type servers struct{ namesrv, broker string }
 
-// TestRefusals plays every request against Java's and Gantry's servers in one run and writes RESULTS.md.
+// TestRefusals plays every request against Java's and Gantry's servers in one run and writes their section of MATRIX.md.
 func TestRefusals(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	areas, err := Load()
+	areas, err := refusals.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	areas = slices.DeleteFunc(areas, func(a *Area) bool { return !strings.Contains(a.Name, *only) })
+	areas = slices.DeleteFunc(areas, func(a *refusals.Area) bool { return !strings.Contains(a.Name, *only) })
 	begin := time.Now()
 	theirs, ours := start(ctx, t)
 	t.Logf("servers up after %v", time.Since(begin).Round(time.Millisecond))
 
-	counts := make([]Count, len(areas))
+	counts := make([]refusals.Count, len(areas))
 	for from := 0; from < len(areas); {
 		to := from
 		for to < len(areas) && areas[to].Turn() == areas[from].Turn() {
@@ -66,7 +68,7 @@ func TestRefusals(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if err := os.WriteFile("RESULTS.md", []byte(Table(counts, codes)), 0o644); err != nil {
+	if err := compat.WriteSection(filepath.Join("..", "MATRIX.md"), compat.Requests, refusals.Table(counts, codes)); err != nil {
 		t.Error(err)
 	}
 }
@@ -123,7 +125,7 @@ func startGantry(ctx context.Context, t *testing.T) (servers, error) {
 }
 
 // play plays one area against both and compares each answer.
-func play(ctx context.Context, t *testing.T, a *Area, theirs, ours servers) Count {
+func play(ctx context.Context, t *testing.T, a *refusals.Area, theirs, ours servers) refusals.Count {
 	want := func(st *frames.Step) string {
 		if st.Row != "" {
 			return st.Gantry
@@ -137,9 +139,9 @@ func play(ctx context.Context, t *testing.T, a *Area, theirs, ours servers) Coun
 	})
 	wait.Go(func() { answers[1] = playOne(ctx, t, "Gantry", a, ours, want) })
 	wait.Wait()
-	c := Count{Area: a.Name[2:], Rows: map[string]int{}}
+	c := refusals.Count{Area: a.Name[2:], Rows: map[string]int{}}
 	for i, st := range a.Script.Steps {
-		if IsRequest(st) {
+		if refusals.IsRequest(st) {
 			c.Requests++
 		}
 		if len(answers[0]) <= i || len(answers[1]) <= i {
@@ -158,7 +160,7 @@ func play(ctx context.Context, t *testing.T, a *Area, theirs, ours servers) Coun
 			t.Errorf("%s\nGantry answers as Java does; take the mark %s away", where, st.Row)
 		case st.Row == "" && !same, st.Row != "" && !frames.Same(gantrys, st.Gantry):
 			t.Errorf("%s\nGantry answers:\n%sJava:\n%swanted:\n%s", where, gantrys, javas, want(st))
-		case !IsRequest(st):
+		case !refusals.IsRequest(st):
 		case st.Row != "":
 			c.Rows[st.Row]++
 		default:
@@ -173,7 +175,7 @@ func play(ctx context.Context, t *testing.T, a *Area, theirs, ours servers) Coun
 	return c
 }
 
-func playOne(ctx context.Context, t *testing.T, who string, a *Area, s servers, want func(*frames.Step) string) (answers []string) {
+func playOne(ctx context.Context, t *testing.T, who string, a *refusals.Area, s servers, want func(*frames.Step) string) (answers []string) {
 	p, err := frames.NewPlayer(s.namesrv, s.broker)
 	if err != nil {
 		t.Error(err)
@@ -211,7 +213,7 @@ func playStep(ctx context.Context, p *frames.Player, st *frames.Step, want strin
 // sweep sends every code that Java names, without fields and body, to both pairs (B010) and gives the table of them.
 func sweep(ctx context.Context, t *testing.T, theirs, ours servers) string {
 	const promptly, patience = time.Second, 5 * time.Second
-	codes, err := RequestCodes()
+	codes, err := refusals.RequestCodes()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,19 +223,19 @@ func sweep(ctx context.Context, t *testing.T, theirs, ours servers) string {
 	}
 	text := ""
 	for _, s := range []struct{ name, java, gantry string }{{"broker", theirs.broker, ours.broker}, {"namesrv", theirs.namesrv, ours.namesrv}} {
-		javas, err := Sweep(ctx, s.java, codes, patience)
+		javas, err := refusals.Sweep(ctx, s.java, codes, patience)
 		if err != nil {
 			t.Fatal(err)
 		}
-		gantrys, err := Sweep(ctx, s.gantry, codes, promptly)
+		gantrys, err := refusals.Sweep(ctx, s.gantry, codes, promptly)
 		if err != nil {
 			t.Fatal(err)
 		}
-		routed, err := Routed(s.name)
+		routed, err := refusals.Routed(s.name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text += CodeCounts(s.name, codes, javas, gantrys, routed, marks[s.name], t.Errorf)
+		text += refusals.CodeCounts(s.name, codes, javas, gantrys, routed, marks[s.name], t.Errorf)
 	}
 	return text
 }
@@ -265,11 +267,11 @@ func codeMarks() (map[string]map[int]string, error) {
 
 // The data is in order without any server: it can be read and written, has answers, and its marks name rows.
 func TestData(t *testing.T) {
-	areas, err := Load()
+	areas, err := refusals.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := Rows()
+	rows, err := refusals.Rows()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +285,7 @@ func TestData(t *testing.T) {
 			t.Errorf("%s comes out differently", a.File)
 		}
 		for _, st := range a.Script.Steps {
-			if IsRequest(st) {
+			if refusals.IsRequest(st) {
 				requests++
 			}
 			if answered := st.Java != ""; answered != (st.Verb != "send" && st.Verb != "close" && st.Verb != "base") {
@@ -312,7 +314,7 @@ func TestData(t *testing.T) {
 
 // Every code of the tables is one of Java's.
 func TestRouted(t *testing.T) {
-	codes, err := RequestCodes()
+	codes, err := refusals.RequestCodes()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +326,7 @@ func TestRouted(t *testing.T) {
 		t.Errorf("%d codes, 10 is %q, 105 is %q", len(codes), known[10], known[105])
 	}
 	for server, some := range map[string]int{"broker": 20, "namesrv": 23} {
-		routed, err := Routed(server)
+		routed, err := refusals.Routed(server)
 		if err != nil {
 			t.Fatal(err)
 		}
