@@ -99,14 +99,27 @@ func (p *Processor) createTopic(o *op) *topic.Topic {
 	return t
 }
 
-// checkQueue compares the queue with the larger of both queue numbers, as Java
-// does: producers with an old route during a queue shrink depend on it.
+// checkQueue compares the queue with the larger of both queue numbers and does not
+// look at the topic's permission, as Java: producers with an old route during a queue
+// shrink, and oneway sends while a topic is drained, depend on it. With
+// strictTopicPermission both are refused.
 func (o *op) checkQueue() *refusal {
 	tc := o.topic.Config()
-	if o.hdr.QueueID >= max(tc.WriteQueueNums, tc.ReadQueueNums) {
+	writable := tc.Perm&body.PermWrite != 0
+	switch {
+	case o.hdr.QueueID >= max(tc.WriteQueueNums, tc.ReadQueueNums):
 		return o.noQueue(tc, o.hdr.QueueID)
+	case writable && o.hdr.QueueID < tc.WriteQueueNums:
+		return nil
 	}
-	return nil
+	o.p.Loose.Add(1)
+	switch {
+	case !o.cfg.strict:
+		return nil
+	case !writable:
+		return refuse(code.NoPermission, "the topic[%s] sending message is forbidden", o.hdr.Topic)
+	}
+	return o.noQueue(tc, o.hdr.QueueID)
 }
 
 func (o *op) noQueue(tc *body.TopicConfig, id int32) *refusal {

@@ -25,6 +25,8 @@ import (
 // Processor handles sends.
 type Processor struct {
 	Options
+	Loose atomic.Int64 // sends to topics that may not be written, or to queues that are for reading only
+
 	cfg      atomic.Pointer[config]
 	ids      *message.UniqueIDs
 	ops      sync.Pool
@@ -49,6 +51,7 @@ type Options struct {
 type config struct {
 	brokerIP1      string
 	permission     int32
+	strict         bool  // strictTopicPermission
 	acceptFrom     int64 // ms; startAcceptSendRequestTimeStamp
 	maxMessageSize int
 	region         string
@@ -78,6 +81,7 @@ func (p *Processor) Reload() {
 	c := &config{
 		brokerIP1:      s.String("brokerIP1"),
 		permission:     int32(s.Int64("brokerPermission")),
+		strict:         s.Bool("strictTopicPermission"),
 		acceptFrom:     s.Int64("startAcceptSendRequestTimeStamp"),
 		maxMessageSize: int(s.Int64("maxMessageSize")),
 		region:         s.String("regionId"),
