@@ -231,6 +231,14 @@ func TestNotifySwitches(t *testing.T) {
 // B157: the last heartbeat wins, and the log names both clients, once a minute.
 func TestDifferentSubscriptions(t *testing.T) {
 	f := newFixture(t)
+	warnings := func(want int) []observer.LoggedEntry {
+		t.Helper()
+		logs := f.logs.FilterMessageSnippet("different things").All()
+		if len(logs) != want {
+			t.Fatalf("%d warnings", len(logs))
+		}
+		return logs
+	}
 	a, b := f.dial(), f.dial()
 	f.beat(a, "cid1", "G", sub("T1", 1))
 	f.beat(b, "cid2", "G", sub("T2", 1))
@@ -242,27 +250,36 @@ func TestDifferentSubscriptions(t *testing.T) {
 		f.beat(a, "cid1", "G", sub("T1", 1))
 		f.beat(b, "cid2", "G", sub("T2", 1))
 	}
-	logs := f.logs.FilterMessageSnippet("different topics").All()
-	if len(logs) != 1 {
-		t.Fatalf("%d warnings", len(logs))
-	}
-	m := logs[0].ContextMap()
-	if m["client"] != "cid2" || m["otherClient"] != "cid1" || m["group"] != "G" || fmt.Sprint(m["topics"], m["otherTopics"]) != "[T2] [T1]" {
+	m := warnings(1)[0].ContextMap()
+	if m["client"] != "cid2" || m["otherClient"] != "cid1" || m["group"] != "G" || fmt.Sprint(m["subscribes"], m["otherSubscribes"]) != "[T2:*] [T1:*]" {
 		t.Errorf("%v", m)
 	}
 	f.now = f.now.Add(61 * time.Second)
 	f.beat(a, "cid1", "G", sub("T1", 1))
-	if n := f.logs.FilterMessageSnippet("different topics").Len(); n != 2 {
-		t.Errorf("%d warnings", n)
+	if m := warnings(2)[1].ContextMap(); m["times"] != int64(12) || f.Conflicts() != 12 {
+		t.Errorf("%v times, %d", m["times"], f.Conflicts())
 	}
-	// One client that changes its mind is no reason to warn.
+	// One client that changes its mind is no reason to warn, nor two that agree.
 	f.beat(f.dial(), "x", "H", sub("T1", 1))
 	f.now = f.now.Add(time.Hour)
-	c := f.dial()
+	c, d := f.dial(), f.dial()
 	f.beat(c, "y", "I", sub("T1", 1))
 	f.beat(c, "y", "I", sub("T2", 1))
-	if n := f.logs.FilterMessageSnippet("different topics").Len(); n != 2 {
-		t.Errorf("%d warnings", n)
+	f.beat(d, "z", "I", sub("T2", 7))
+	warnings(2)
+	// The same topic with other tags: the newer version counts, whoever comes last.
+	f.beat(c, "y", "J", sub("T1", 2, "A"))
+	f.beat(d, "z", "J", sub("T1", 1, "B"))
+	if m := warnings(3)[2].ContextMap(); m["client"] != "z" || fmt.Sprint(m["subscribes"], m["otherSubscribes"]) != "[T1:B] [T1:A]" {
+		t.Errorf("%v", m)
+	}
+	if s := f.Consumers([]byte("J")).Subscription([]byte("T1")); s.Data.SubString != "A" {
+		t.Errorf("%q counts", s.Data.SubString)
+	}
+	// A short heartbeat says nothing about it.
+	f.RegisterConsumer(Client{d, "z", code.Java, code.Current}, &body.ConsumerData{GroupName: "J"}, false, true)
+	if f.Conflicts() != 13 {
+		t.Errorf("%d conflicts", f.Conflicts())
 	}
 }
 

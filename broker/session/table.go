@@ -45,8 +45,10 @@ type Group struct {
 
 	// Guarded by Table.mu.
 	members []*Member // in the order in which they came
-	owner   *Member   // whose heartbeat made the present subscription
-	warned  time.Time // of different subscriptions
+	owner   *Member   // whose heartbeat told subscriptions last
+
+	conflicts int64     // heartbeats that wanted something else than the owner's
+	warned    time.Time // of them
 }
 
 // view is what readers see without a lock.
@@ -100,6 +102,7 @@ type Options struct {
 type Table struct {
 	o         Options
 	consumers *names.Map[*Group] // changed under mu only
+	conflicts atomic.Int64
 
 	mu           sync.Mutex
 	logs         []func() // lines to be written after mu is given back, see unlock
@@ -309,10 +312,10 @@ func (t *Table) update(g *Group, m *Member, d *body.ConsumerData, sub bool, now 
 	if sub {
 		next.subs, changed = t.subscribe(old.subs, d.SubscriptionDataSet, now)
 	}
+	if sub && g.owner != nil && g.owner.ClientID != m.ClientID && differ(old.subs, d.SubscriptionDataSet) {
+		t.conflict(g, m, old.subs, d.SubscriptionDataSet, now)
+	}
 	if changed {
-		if g.owner != nil && g.owner != m && g.owner.ClientID != m.ClientID {
-			t.warn(g, m, old.subs, next.subs, now)
-		}
 		t.log(t.o.Log.Info, "subscription changed", zap.String("group", g.Name), zap.String("client", m.ClientID), zap.Strings("topics", topics(next.subs)))
 	}
 	if sub {
@@ -351,19 +354,49 @@ func (t *Table) subscribe(old map[string]*Subscription, list []body.Subscription
 
 func topics(subs map[string]*Subscription) []string { return slices.Sorted(maps.Keys(subs)) }
 
-// warn names the members of a group that subscribe to different topics: the
-// pulls of one of them are refused until its own heartbeat turns it round.
-func (t *Table) warn(g *Group, m *Member, old, next map[string]*Subscription, now time.Time) {
+// differ tells whether a member wants something else than what is in force:
+// other topics, or other messages of one.
+func differ(subs map[string]*Subscription, list []body.SubscriptionData) bool {
+	for i := range list {
+		d := &list[i]
+		s := subs[d.Topic]
+		if s == nil || s.Data.SubString != d.SubString || s.Data.ExpressionType != d.ExpressionType && !(isTags(s.Data.ExpressionType) && isTags(d.ExpressionType)) {
+			return true
+		}
+	}
+	return len(subs) > len(list)
+}
+
+// conflict counts a heartbeat that wants something else than the other member's
+// before it, and names both: pulls of topics that only one of them wants are
+// refused until its own heartbeat turns it round, and where the expressions differ
+// one of them misses messages.
+func (t *Table) conflict(g *Group, m *Member, old map[string]*Subscription, list []body.SubscriptionData, now time.Time) {
+	t.conflicts.Add(1)
+	g.conflicts++
 	const interval = time.Minute
 	if !g.warned.IsZero() && now.Sub(g.warned) < interval {
 		return
 	}
 	g.warned = now
-	t.log(t.o.Log.Warn, "two members of a consumer group subscribe to different topics; the last heartbeat counts for both and pulls of the other fail",
-		zap.String("group", g.Name),
-		zap.String("client", m.ClientID), zap.Stringer("remote", m.Conn.Remote()), zap.Strings("topics", topics(next)),
-		zap.String("otherClient", g.owner.ClientID), zap.Stringer("otherRemote", g.owner.Conn.Remote()), zap.Strings("otherTopics", topics(old)))
+	var was, is []string
+	for topic, s := range old {
+		was = append(was, topic+":"+s.Data.SubString)
+	}
+	for i := range list {
+		is = append(is, list[i].Topic+":"+list[i].SubString)
+	}
+	slices.Sort(was)
+	slices.Sort(is)
+	t.log(t.o.Log.Warn, "two members of a consumer group subscribe to different things; the last heartbeat counts for both, so pulls of the other may be refused, or miss messages",
+		zap.String("group", g.Name), zap.Int64("times", g.conflicts),
+		zap.String("client", m.ClientID), zap.Stringer("remote", m.Conn.Remote()), zap.Strings("subscribes", is),
+		zap.String("otherClient", g.owner.ClientID), zap.Stringer("otherRemote", g.owner.Conn.Remote()), zap.Strings("otherSubscribes", was))
 }
+
+// Conflicts counts the heartbeats that subscribed to something else than another
+// member of the group did before.
+func (t *Table) Conflicts() int64 { return t.conflicts.Load() }
 
 // RegisterProducer makes or keeps a client a member of a producer group.
 func (t *Table) RegisterProducer(c Client, group string) {
