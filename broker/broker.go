@@ -161,6 +161,8 @@ func (b *Broker) load() error {
 	b.levels = put.NewLevels(b.topics, b.store)
 	b.delays = delay.New(delay.Options{File: b.configFile("delayOffset.json"), Settings: b.set, Levels: b.levels, Store: b.store,
 		Topics: b.topics, Stats: b.stats, Now: b.now, Log: b.log})
+	b.relays = relay.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Read: b.store.Read,
+		BrokerName: func() string { return b.set.String("brokerName") }}
 	err := errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load(), b.delays.Load())
 	if err == nil {
 		b.reportUnknownTopics()
@@ -253,8 +255,6 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Broadcasts: b.broadcasts, Holds: b.holds, Store: b.store, Stats: b.stats, Now: b.now, Log: b.log,
 	})
 	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release}
-	b.relays = relay.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Read: b.store.Read,
-		BrokerName: func() string { return b.set.String("brokerName") }}
 	b.queries = query.Handlers{Store: b.store, Sessions: b.sessions, Settings: b.set, Log: b.log}
 	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now,
 		OnClose: func(*remoting.Conn) { b.registrar.Lost() }}); err != nil {
@@ -379,6 +379,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	}
 	if b.serving {
 		b.server.GoAway()
+		b.farewell(ctx)
 	}
 	b.holds.Stop()
 	b.stop()

@@ -43,6 +43,8 @@ type setup struct {
 	fs  vfs.FS
 	now func() time.Time
 	log *zap.Logger
+
+	tune func(*Broker) // before it starts
 }
 
 func testSettings(t testing.TB, dir string, more map[string]string) *settings.Set {
@@ -76,6 +78,9 @@ func start(t testing.TB, o setup) *running {
 	b, err := New(Options{Settings: testSettings(t, o.dir, o.set), FS: o.fs, Now: o.now, Log: o.log})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.tune != nil {
+		o.tune(b)
 	}
 	if err := b.Start(); err != nil {
 		t.Fatal(err)

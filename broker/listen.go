@@ -1,11 +1,13 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"time"
 )
 
 // A broker's ports belong together: clients derive the fast port (listenPort-2)
@@ -96,3 +98,30 @@ func listenAt(host string, port int) (*listeners, error) {
 }
 
 func (l *listeners) close() error { return errors.Join(l.main.Close(), l.fast.Close()) }
+
+// farewell leaves clients the time to turn elsewhere, with enableShutdownGracefully:
+// who knows code 1500 gets it, others are served. It ends when the last of them has
+// gone, after shutdownWaitTimeSeconds, or after half of what ctx leaves, since the
+// store has to be closed too.
+func (b *Broker) farewell(ctx context.Context) {
+	if !b.set.Bool("enableShutdownGracefully") {
+		return
+	}
+	wait := time.Duration(b.set.Int64("shutdownWaitTimeSeconds")) * time.Second
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end)/2)
+	}
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for len(b.server.Conns()) > 0 {
+		select {
+		case <-look.C:
+		case <-over.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -33,8 +33,7 @@ func runningInfo(client string) *header.GetConsumerRunningInfoRequest {
 
 // A client that does not answer costs its asker the time and nobody else anything.
 func TestSilentClient(t *testing.T) {
-	b := start(t, setup{})
-	b.relays.Patience, b.relays.StatusPatience = time.Hour, 10*time.Millisecond
+	b := start(t, setup{tune: func(b *Broker) { b.relays.Patience, b.relays.StatusPatience = time.Hour, time.Second }})
 	client, admin := b.dial(b.at.Broker), b.dial(b.at.Broker)
 	client.consume("G", "silent")
 	const questions = 100 // far more than the lane has workers
@@ -81,8 +80,7 @@ func (w *wire) reply(q *command.Command, body string) {
 }
 
 func TestClientTooSlow(t *testing.T) {
-	b := start(t, setup{})
-	b.relays.Patience = 10 * time.Millisecond
+	b := start(t, setup{tune: func(b *Broker) { b.relays.Patience = 10 * time.Millisecond }})
 	client, admin := b.dial(b.at.Broker), b.dial(b.at.Broker)
 	client.consume("G", "slow")
 	n := admin.ask(code.GetConsumerRunningInfo, runningInfo("slow"), nil)
@@ -98,8 +96,7 @@ func TestClientTooSlow(t *testing.T) {
 
 // A stop does not wait for a client that does not answer.
 func TestStopWhileClientIsAsked(t *testing.T) {
-	b := start(t, setup{})
-	b.relays.Patience = time.Hour
+	b := start(t, setup{tune: func(b *Broker) { b.relays.Patience = time.Hour }})
 	client, admin := b.dial(b.at.Broker), b.dial(b.at.Broker)
 	client.consume("G", "silent")
 	n := admin.ask(code.GetConsumerRunningInfo, runningInfo("silent"), nil)
