@@ -272,3 +272,42 @@ func TestBadLaneSettings(t *testing.T) {
 		}
 	}
 }
+
+// Pulls that wait for a cold disk are bounded by the pull lanes, each kind by its
+// own; whoever needs no disk is served meanwhile.
+func TestStalledPullLanes(t *testing.T) {
+	dir := t.TempDir()
+	first := start(t, setup{dir: dir})
+	first.mustSend("T", 0, "x", "")
+	first.awaitMax("T", 0, 1)
+	if err := first.close(); err != nil {
+		t.Fatal(err)
+	}
+	for rq, lane := range map[code.Request]remoting.Lane{code.PullMessage: remoting.Pull, code.LitePullMessage: remoting.LitePull} {
+		k := laneKeys[lane]
+		f := vfs.NewFaults(vfs.OS{})
+		core, logged := observer.New(zapcore.WarnLevel)
+		b := &flow{start(t, setup{dir: dir, fs: f, log: zap.New(core), set: map[string]string{k.workers: "1", k.queue: "1", k.wait: "600000"}}), f, logged}
+		b.pull(pullHeader("T", 1, 0)) // makes the group
+		entered, open := b.gate(vfs.OpRead, "/commitlog/")
+		w := b.dial(b.at.Broker)
+		stuck := w.ask(rq, pullHeader("T", 0, 0), nil)
+		<-entered
+		waits := w.ask(rq, pullHeader("T", 0, 0), nil)
+		until(t, "a pull waits", func() bool { n, _ := b.server.Waiting(lane); return n == 1 })
+		b.refused(w.answer(w.ask(rq, pullHeader("T", 0, 0), nil)), remoting.Overload, `\[OVERLOAD\]system busy, start flow control for a while`)
+		b.put(k.wait, "30")
+		b.refused(w.answer(waits), remoting.TimeoutCleanQueue, `\[TIMEOUT_CLEAN_QUEUE\]broker busy, start flow control for a while, period in queue: [0-9]+ms, size of queue: 0`)
+		w.silent()
+		if b.logged.FilterMessageSnippet(lane.String()).Len() != 2 {
+			t.Errorf("the log does not name the lane: %v", b.logged.All())
+		}
+		open()
+		if a := w.answer(stuck); a.Code != 0 {
+			t.Errorf("the one that was at work: code %d %s", a.Code, a.Remark)
+		}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -63,8 +63,12 @@ func (o *op) free() {
 // has nothing but the op.
 func (o *op) toLane() {
 	r, p := o.req, o.p
+	lane := remoting.Pull
+	if o.lite { // Java's have threads of their own
+		lane = remoting.LitePull
+	}
 	if o.second {
-		r.Hand(remoting.Pull, func(*remoting.Request) {
+		r.Hand(lane, func(*remoting.Request) {
 			o.mayWait = true
 			o.again()
 		})
@@ -75,7 +79,7 @@ func (o *op) toLane() {
 		again = p.handleCold
 	}
 	o.free()
-	r.Hand(remoting.Pull, again)
+	r.Hand(lane, again)
 }
 
 // next says what to do after get.
