@@ -19,7 +19,7 @@ func newBench() *cobra.Command {
 time for each message. It works with RocketMQ's broker as with Gantry's.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // so that a misspelt sub-command is an error
 	}
-	cmd.AddCommand(newProduce(), newConsume(), newCompare())
+	cmd.AddCommand(newProduce(), newConsume(), newDelay(), newCompare())
 	return cmd
 }
 

@@ -50,6 +50,23 @@ func TestBench(t *testing.T) {
 	}
 }
 
+func TestBenchDelay(t *testing.T) {
+	b := launch(t, "gantry", nil, append([]string{"broker", "--set", "messageDelayLevel=1h 1s"}, onFreePorts(t.TempDir())...)...)
+	args := []string{"bench", "delay", "--addr", b.ready()["broker"], "--level", "2", "--rate", "2000", "-d", "500ms", "--queues", "2"}
+	out, said, code := execute(t, "gantry", nil, append(args, "--json")...)
+	var r delayResult
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, said)
+	}
+	if r.Level != 2 || r.Delay != "1s" || r.Messages < 100 || r.Rate <= 0 || r.Early != 0 || r.Late.P50 <= 0 || r.Late.Max < r.Late.P99 {
+		t.Errorf("%+v", r)
+	}
+	out, said, code = execute(t, "gantry", nil, args...)
+	if code != 0 || !strings.Contains(out, "delay of 1s: ") || !strings.Contains(said, "msg/s sent") {
+		t.Errorf("as text: exit code %d\n%s%s", code, out, said)
+	}
+}
+
 func TestBenchRefused(t *testing.T) {
 	b := launch(t, "gantry", nil, append([]string{"broker", "--set", "autoCreateTopicEnable=false"}, onFreePorts(t.TempDir())...)...)
 	addr := b.ready()["broker"]
@@ -60,6 +77,8 @@ func TestBenchRefused(t *testing.T) {
 		{[]string{"produce", "--addr", addr, "-d", "200ms", "--warm", "10ms"}, "17 TOPIC_NOT_EXIST"},
 		{[]string{"produce", "--addr", "127.0.0.1:1"}, "cannot connect"},
 		{[]string{"consume", "--addr", "127.0.0.1:1"}, "connect to the broker"},
+		{[]string{"delay", "--addr", "127.0.0.1:1"}, "cannot connect"},
+		{[]string{"delay", "--addr", addr, "--level", "19"}, "delay levels 1 to 18"},
 		{[]string{"produce", "--addr", addr, "--conns", "0"}, "number of connections is out of range"},
 		{[]string{"produce", "--addr", addr, "--pid", "999999999"}, "process 999999999"},
 		{[]string{"produce", "--addr", addr, "--size", "4194305"}, "bytes of a body is out of range: 4194305, where 0 to 4194304"},

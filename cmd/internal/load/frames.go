@@ -71,10 +71,14 @@ func sampleBody(n int) []byte {
 
 func (r *requests) add(o Options, rq code.Request, worker, queue int, body []byte) {
 	const born, key, unique, opaque = "<born>", "<key>", "<unique>", "<opaque>"
+	more := ""
+	if o.Level > 0 {
+		more = fmt.Sprintf(`DELAY\u0001%d\u0002`, o.Level)
+	}
 	text := fmt.Sprintf(`{"code":%d,"extFields":{"a":"bench_p","b":%q,"c":"TBW102","d":"%d","e":"%d","f":"0","g":"`+born+
-		`","h":"0","i":"KEYS\u0001k`+key+`\u0002UNIQ_KEY\u00017F0000010001%010d`+unique+`\u0002WAIT\u0001true\u0002TAGS\u0001t","j":"0","k":"false","m":"%t"},`+
+		`","h":"0","i":"KEYS\u0001k`+key+`\u0002UNIQ_KEY\u00017F0000010001%010d`+unique+`\u0002WAIT\u0001true\u0002%sTAGS\u0001t","j":"0","k":"false","m":"%t"},`+
 		`"flag":0,"language":"JAVA","opaque":`+opaque+`,"serializeTypeCurrentRPC":"JSON","version":%d}`,
-		int32(rq), o.Topic, o.Queues, queue, worker, rq == code.SendBatchMessage, int32(code.Current))
+		int32(rq), o.Topic, o.Queues, queue, worker, more, rq == code.SendBatchMessage, int32(code.Current))
 	start := len(r.block)
 	var q request
 	header := make([]byte, 0, len(text)+64)

@@ -24,7 +24,7 @@ const (
 	Pull  Mode = "pull"  // PULL_MESSAGE
 )
 
-// Options describe a load. All fields but Rate, PID and Verify must be set.
+// Options describe a load. All fields but Rate, PID, Level and Delay must be set.
 type Options struct {
 	Addr     string // of the broker
 	Mode     Mode
@@ -38,6 +38,9 @@ type Options struct {
 	Group    string // of consumers
 	Rate     int    // requests a second in all, open loop; 0: closed loop
 	PID      int    // the server's process, whose CPU time and memory are reported; 0: unknown
+
+	Level int           // of delay, of what is sent; 0: none
+	Delay time.Duration // of that level
 }
 
 func (o *Options) check() error {
@@ -273,7 +276,7 @@ func (l *Load) Stop(ctx context.Context) (t Totals, err error) {
 		t.Acknowledged += w.acked.Load()
 		t.Unanswered += w.onTheWay.Load()
 	}
-	for deadline := time.Now().Add(verifyTime); ; {
+	for deadline := time.Now().Add(l.o.Delay + verifyTime); ; {
 		now, err := stored(ctx, l.o)
 		if err != nil {
 			return t, err
