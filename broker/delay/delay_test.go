@@ -445,6 +445,25 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// With synchronous flush a delivery does not wait for the disk, as in Java; its message
+// is seen when it is there.
+func TestSyncFlush(t *testing.T) {
+	f := ready(t, setup{sync: true})
+	for i := range 5 {
+		f.mustStore(&put.Message{Wait: true, Level: 1, Record: message.Record{Topic: []byte("T"), Body: []byte(strconv.Itoa(i)), Properties: []byte("DELAY\x011\x02")}})
+	}
+	f.clock.add(time.Second)
+	if wait := f.step(1); wait != asleep || f.levels[0].next.Load() != 5 {
+		t.Fatalf("sleeps %v, offset %d", wait, f.levels[0].next.Load())
+	}
+	if err := f.store.Log().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.bodies("T", 0); got != "0 1 2 3 4" {
+		t.Errorf("delivered %q", got)
+	}
+}
+
 // A sleeping level is woken by the first message, and by its time.
 func TestRun(t *testing.T) {
 	f := open(t, setup{levels: "0s 1s"})

@@ -51,17 +51,11 @@ type level struct {
 	wake  chan struct{}
 
 	units   [batchMessages]consumequeue.Unit
-	room    [batchMessages]due
+	room    [batchMessages]put.Message
 	records []byte // of the batch, as they waited
 	batch   []*put.Message
 	offsets [batchMessages]int64 // of the batch
 	failing bool                 // the last try failed: said once
-}
-
-// due is a message that is being delivered.
-type due struct {
-	put.Message
-	handle *topic.Topic // nil: no such topic
 }
 
 func newLevel(s *Service, number int32) *level {
@@ -191,8 +185,8 @@ func (l *level) collect(from int64, units []consumequeue.Unit, size int) (to int
 	l.records = l.records[:0]
 	for i, u := range units {
 		at := from + int64(i)
-		d := &l.room[len(l.batch)]
-		why, err := l.read(d, u)
+		m := &l.room[len(l.batch)]
+		why, err := l.read(m, u)
 		if err != nil {
 			return at, err
 		}
@@ -204,14 +198,14 @@ func (l *level) collect(from int64, units []consumequeue.Unit, size int) (to int
 			continue
 		}
 		l.offsets[len(l.batch)] = at
-		l.batch = append(l.batch, &d.Message)
+		l.batch = append(l.batch, m)
 	}
 	return from + int64(len(units)), nil
 }
 
 // read makes the message that is to be delivered for a unit. why says that there
 // is none, and never will be.
-func (l *level) read(d *due, u consumequeue.Unit) (why string, err error) {
+func (l *level) read(m *put.Message, u consumequeue.Unit) (why string, err error) {
 	if u.IsFiller() {
 		return "it is not in the log", nil
 	}
@@ -246,8 +240,8 @@ func (l *level) read(d *due, u consumequeue.Unit) (why string, err error) {
 	if _, ok := message.Get(props, message.PropertyCRC32); ok { // of the record that waited
 		props = message.Sanitize(nil, props, message.PropertyCRC32)
 	}
-	d.handle = l.s.o.Topics.Find(name)
-	d.Record = message.Record{
+	m.Topic = l.s.o.Topics.Find(name)
+	m.Record = message.Record{
 		Topic: name, QueueID: int32(queue), Flag: r.Flag, SysFlag: r.SysFlag, ReconsumeTimes: r.ReconsumeTimes,
 		BornTimestamp: r.BornTimestamp, BornHost: r.BornHost, StoreHost: r.StoreHost, Body: r.Body, Properties: props,
 	}
@@ -285,13 +279,13 @@ func (l *level) deliver(from, to int64) time.Duration {
 func (l *level) count(stored int) {
 	group := l.s.group
 	queue := group.Queue(l.number - 1)
-	for i, m := range l.batch[:stored] {
+	for _, m := range l.batch[:stored] {
 		size := int64(len(m.Draft.Records))
 		group.GetNums.Add(1)
 		group.GetSize.Add(size)
 		queue.GetNums.Add(1)
 		queue.GetSize.Add(size)
-		if t := l.room[i].handle; t != nil {
+		if t := m.Topic; t != nil {
 			put.Count(l.s.o.Stats, t.Stats, t.System(), m.Record.QueueID, &m.Draft)
 			continue
 		}

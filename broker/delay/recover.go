@@ -28,8 +28,8 @@ func (l *level) passDelivered(ctx context.Context) {
 		if err != nil || !ok || u.TagsCode > l.s.o.Store.Log().StoreTime() {
 			break
 		}
-		d := &l.room[0]
-		if why, err := l.read(d, u); err != nil || why != "" || !l.delivered(d, u.TagsCode, begin) {
+		m := &l.room[0]
+		if why, err := l.read(m, u); err != nil || why != "" || !l.delivered(&m.Record, u.TagsCode, begin) {
 			break
 		}
 	}
@@ -40,8 +40,8 @@ func (l *level) passDelivered(ctx context.Context) {
 }
 
 // delivered looks for the copy of a message that was due at a time.
-func (l *level) delivered(d *due, at int64, begin map[*consumequeue.Queue]int64) bool {
-	q, ok := l.s.o.Store.Lookup(string(d.Record.Topic), d.Record.QueueID)
+func (l *level) delivered(m *message.Record, at int64, begin map[*consumequeue.Queue]int64) bool {
+	q, ok := l.s.o.Store.Lookup(string(m.Topic), m.QueueID)
 	if !ok {
 		return false
 	}
@@ -60,7 +60,7 @@ func (l *level) delivered(d *due, at int64, begin map[*consumequeue.Queue]int64)
 			continue
 		}
 		var r message.Record
-		if r.Decode(b[own:], message.Layout) == nil && isCopy(&d.Record, &r) {
+		if r.Decode(b[own:], message.Layout) == nil && isCopy(m, &r) {
 			begin[q] = n + 1
 			return true
 		}

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gantrymq/gantry/broker/stats"
+	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/store"
@@ -32,6 +33,8 @@ type Message struct {
 	// for a CRC are filled in. Without a StoreHost it is the broker's. The slices
 	// must stay as they are until the message is done.
 	Record message.Record
+	// Topic is the handle of the record's topic, if there is one.
+	Topic *topic.Topic
 	// Level, above 0, lets the message wait at that delay level (the last, if it is
 	// above) before it goes to its topic and queue. Put changes Record then.
 	Level int32
@@ -166,6 +169,7 @@ func (w *Writer) prepare(m *Message, b []byte) ([]byte, error) {
 	if m.Level > 0 && message.HasQueueOffset(r.SysFlag) {
 		m.props = w.o.Levels.Properties(m.props[:0], r.Properties, r.Topic, r.QueueID, m.Level)
 		r.Topic, r.QueueID, r.Properties = ScheduleTopic, w.o.Levels.queueID(m.Level), m.props
+		m.Topic = w.o.Levels.Topic
 	}
 	if !r.StoreHost.IsValid() {
 		r.StoreHost = w.o.StoreHost
@@ -182,7 +186,7 @@ func (w *Writer) prepare(m *Message, b []byte) ([]byte, error) {
 		m.Draft.Seal = Seal
 	}
 	if message.HasQueueOffset(r.SysFlag) {
-		q := w.queue(r)
+		q := w.queue(m)
 		if q == nil {
 			return b[:n], fmt.Errorf("topic %q has no queue %d", r.Topic, r.QueueID)
 		}
@@ -192,8 +196,13 @@ func (w *Writer) prepare(m *Message, b []byte) ([]byte, error) {
 }
 
 // queue finds a queue, or adds it: not only those that the topic has now.
-func (w *Writer) queue(r *message.Record) *consumequeue.Queue {
-	return w.o.Store.Queue(string(r.Topic), r.QueueID)
+func (w *Writer) queue(m *Message) *consumequeue.Queue {
+	if m.Topic != nil {
+		if q := m.Topic.Queue(m.Record.QueueID); q != nil {
+			return q
+		}
+	}
+	return w.o.Store.Queue(string(m.Record.Topic), m.Record.QueueID)
 }
 
 func (m *Message) refuse(s store.Status, err error) { m.Draft.Status, m.Draft.Err = s, err }

@@ -89,11 +89,11 @@ func (h *Handler) Handle(r *remoting.Request) {
 // back is a message on its way back.
 type back struct {
 	put.Message
-	h     *Handler
-	req   *remoting.Request
-	group string
-	topic string // that the group consumes
-	dead  bool
+	h      *Handler
+	req    *remoting.Request
+	group  string
+	origin string // the topic that the group consumes
+	dead   bool
 }
 
 // take makes the checks in Java's order, creates the topics and makes the message
@@ -135,7 +135,7 @@ func (h *Handler) take(q *header.ConsumerSendMsgBackRequest, version code.Versio
 	if q.MaxReconsumeTimes.Set && version >= code.V3_4_9 {
 		most = q.MaxReconsumeTimes.Value
 	}
-	m := &back{h: h, group: q.Group, topic: origin(&r), dead: r.ReconsumeTimes >= most || q.DelayLevel < 0}
+	m := &back{h: h, group: q.Group, origin: origin(&r), dead: r.ReconsumeTimes >= most || q.DelayLevel < 0}
 	queue := rand.Int32N(config.RetryQueueNums)
 	switch {
 	case m.dead:
@@ -145,6 +145,7 @@ func (h *Handler) take(q *header.ConsumerSendMsgBackRequest, version code.Versio
 	default:
 		m.Level = q.DelayLevel
 	}
+	m.Topic = to
 	m.Record = message.Record{
 		Topic: []byte(to.Name), QueueID: queue, Flag: r.Flag, SysFlag: r.SysFlag, ReconsumeTimes: r.ReconsumeTimes + 1,
 		BornTimestamp: r.BornTimestamp, BornHost: r.BornHost, Body: r.Body, Properties: m.properties(&r),
@@ -169,7 +170,7 @@ func (m *back) properties(r *message.Record) []byte {
 	// The CRC is that of the record.
 	props := message.Sanitize(nil, r.Properties, message.PropertyWait, message.PropertyDelay, message.PropertyRetryTopic,
 		message.PropertyOriginMessageID, message.PropertyCRC32)
-	props = message.AppendProperty(props, message.PropertyRetryTopic, m.topic)
+	props = message.AppendProperty(props, message.PropertyRetryTopic, m.origin)
 	props = message.AppendProperty(props, message.PropertyWait, "false")
 	props = message.AppendProperty(props, message.PropertyDelay, strconv.Itoa(int(m.Level)))
 	return message.AppendProperty(props, message.PropertyOriginMessageID, id)
@@ -209,10 +210,10 @@ func (h *Handler) count(m *back) {
 		t := h.Levels.Topic.Stats
 		t.Put(t.Queue(m.Record.QueueID), 1, int64(len(m.Draft.Records)))
 	}
-	h.Stats.Subscription([]byte(m.topic), []byte(m.group)).SendBackNums.Add(1)
+	h.Stats.Subscription([]byte(m.origin), []byte(m.group)).SendBackNums.Add(1)
 	if m.dead {
 		key, _ := message.Get(m.Record.Properties, message.PropertyUniqueKey)
-		h.Log.Info("message goes to the dead-letter topic", zap.String("group", m.group), zap.String("topic", m.topic),
+		h.Log.Info("message goes to the dead-letter topic", zap.String("group", m.group), zap.String("topic", m.origin),
 			zap.ByteString("key", key), zap.Int32("reconsumed", m.Record.ReconsumeTimes-1))
 	}
 }
