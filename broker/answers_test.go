@@ -99,6 +99,14 @@ A 30 {"ext":{"topic":"NoSuch","queueId":"0"}}
 A 31 {"ext":{"topic":"NoSuch","queueId":"0"}}
 A 38 {"ext":{"consumerGroup":"NoGroup"}}
 A 35 {"ext":{"clientID":"c","consumerGroup":"NoGroup","producerGroup":"NoGroup"}}
+A 12 {"ext":{"topic":"NoSuch","key":"k","maxNum":"1","beginTimestamp":"0","endTimestamp":"9223372036854775807"}}
+A 32 {"ext":{"topic":"NoSuch","queueId":"0"}}
+A 33 {"ext":{"offset":"0"}}
+A 222 {"ext":{"topic":"NoSuch","group":"NoGroup","timestamp":"-1","isForce":"true"}}
+A 308 {"ext":{"topic":"NoSuch","compareGroup":"NoGroup"}}
+A 314 {"ext":{"topic":"NoSuch","srcGroup":"NoGroup","destGroup":"Other"}}
+A 321 {"ext":{"topic":"NoSuch","queueId":"0","index":"0","count":"1"}}
+A 43
 A 15 {"ext":{"consumerGroup":"NoGroup","topic":"NoSuch","queueId":"0","commitOffset":"1"}}
 A 11 {"ext":{"consumerGroup":"TOOLS_CONSUMER","topic":"NoSuch","queueId":"0","queueOffset":"0","maxMsgNums":"32","sysFlag":"0","subVersion":"1"}}
 `); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/vfs"
@@ -426,5 +427,39 @@ func TestCounts(t *testing.T) {
 	}
 	if n := r.offsets.Pulled([]byte("T"), []byte("CG"), 0); n != 3 {
 		t.Errorf("pulled up to %d", n)
+	}
+}
+
+// Bug case B165: what broadcasting consumers do leaves keys of three parts, which
+// every list of offsets takes, and no lag.
+func TestBroadcastersHaveNoLag(t *testing.T) {
+	r := start(t, setup{})
+	for range 5 {
+		r.mustSend("T", 0, "x", "")
+	}
+	r.awaitMax("T", 0, 5)
+	r.heartbeat(t, "BG", body.Broadcasting)
+	h := pullHeader("T", 0, 2)
+	h.ConsumerGroup, h.SysFlag = []byte("BG"), 0
+	if rc, _, got := r.pull(h); rc != code.Success || len(got) != 3 {
+		t.Fatalf("%v %q", rc, got)
+	}
+	r.broadcasts.Scan(time.Now())
+	c := r.call(r.at.Broker, code.GetAllConsumerOffset, nil, nil)
+	var all body.ConsumerOffsets
+	if err := fastjson.Unmarshal(c.Body, &all); err != nil || c.Code != 0 || all.OffsetTable["T@BG@broadcast"][0] != 2 || len(all.GroupTopicMap) != 0 {
+		t.Errorf("code %d %s: %v, %+v", c.Code, c.Remark, err, all)
+	}
+	for _, group := range []string{"BG", "BG@broadcast"} {
+		c := r.call(r.at.Broker, code.GetConsumeStats, &header.GetConsumeStatsRequest{ConsumerGroup: group, Topic: "T"}, nil)
+		var s body.ConsumeStats
+		if err := fastjson.Unmarshal(c.Body, &s); err != nil && len(c.Body) > 0 || c.Code != 0 {
+			t.Fatalf("%s: code %d %s: %v", group, c.Code, c.Remark, err)
+		}
+		for q, o := range s.OffsetTable {
+			if group == "BG" && o.BrokerOffset != o.ConsumerOffset || o.BrokerOffset < o.ConsumerOffset {
+				t.Errorf("%s %+v: %+v", group, q, o)
+			}
+		}
 	}
 }

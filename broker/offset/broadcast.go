@@ -46,7 +46,7 @@ func (b *Broadcasts) find(topic, group []byte) *broadcast {
 }
 
 // Note keeps the offset that a consumer has pulled; one that goes back is not noted.
-func (b *Broadcasts) Note(topic, group []byte, queue int32, offset int64, client []byte, proxy bool) {
+func (b *Broadcasts) Note(topic, group []byte, queue int32, offset int64, client string, proxy bool) {
 	now := b.offsets.o.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,11 +62,11 @@ func (b *Broadcasts) Note(topic, group []byte, queue int32, offset int64, client
 	}
 }
 
-func (g *broadcast) listener(client []byte, proxy bool, now time.Time) *listener {
-	l := g.clients[string(client)]
+func (g *broadcast) listener(client string, proxy bool, now time.Time) *listener {
+	l := g.clients[client]
 	if l == nil {
 		l = &listener{last: now, proxy: proxy, queue: map[int32]int64{}}
-		g.clients[string(client)] = l
+		g.clients[client] = l
 	}
 	return l
 }
@@ -74,7 +74,7 @@ func (g *broadcast) listener(client []byte, proxy bool, now time.Time) *listener
 // Init returns where a pull has to begin instead of at asked: when the consumer has
 // changed between proxy and direct access, and when a proxy does not know it (asked
 // is negative). ok is false if the pull's own offset is right.
-func (b *Broadcasts) Init(topic, group []byte, queue int32, client []byte, asked int64, proxy bool) (offset int64, ok bool) {
+func (b *Broadcasts) Init(topic, group []byte, queue int32, client string, asked int64, proxy bool) (offset int64, ok bool) {
 	offset = -1
 	b.mu.Lock()
 	if g := b.find(topic, group); g == nil {

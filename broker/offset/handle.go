@@ -69,11 +69,12 @@ func (h *Handlers) Commit(r *remoting.Request) {
 		r.Respond(code.InvalidParameter, what+" is null, topic is "+t.Name, noCommit, nil)
 		return
 	}
-	if h.Offsets.o.Settings.Bool("useServerSideResetOffset") && h.Offsets.HasReset(q.Topic, q.ConsumerGroup, q.QueueID) {
+	p := h.Offsets.Progress(q.Topic, q.ConsumerGroup)
+	if h.Offsets.o.Settings.Bool("useServerSideResetOffset") && p.HasReset(q.QueueID) {
 		r.Respond(code.Success, "Offset has been previously reset", noCommit, nil)
 		return
 	}
-	h.Store(r.Conn.Remote(), t, h.Offsets.Progress(q.Topic, q.ConsumerGroup), q.ConsumerGroup, q.QueueID, q.CommitOffset)
+	h.Store(r.Conn.Remote(), t, p, q.ConsumerGroup, q.QueueID, q.CommitOffset)
 	r.Reply(noCommit, nil)
 }
 

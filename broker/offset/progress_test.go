@@ -130,13 +130,13 @@ func TestBroadcastInit(t *testing.T) {
 	b, _, _ := listeners(t)
 	const direct, proxy = false, true
 	ask := func(client string, asked int64, proxy bool) string {
-		n, ok := b.Init(tp, g1, 0, []byte(client), asked, proxy)
+		n, ok := b.Init(tp, g1, 0, client, asked, proxy)
 		if !ok {
 			return "its own"
 		}
 		return fmt.Sprint(n)
 	}
-	note := func(client string, offset int64, proxy bool) { b.Note(tp, g1, 0, offset, []byte(client), proxy) }
+	note := func(client string, offset int64, proxy bool) { b.Note(tp, g1, 0, offset, client, proxy) }
 	for i, step := range []struct{ got, want string }{
 		{ask("c", 5, direct), "its own"}, {ask("c", -1, direct), "its own"}, // nobody is known
 		{ask("p", 5, proxy), "its own"}, {ask("p", -1, proxy), "77"},
@@ -176,8 +176,8 @@ func TestBroadcastInit(t *testing.T) {
 func TestBroadcastScan(t *testing.T) {
 	b, now, online := listeners(t, "broadcastOffsetExpireSecond", "120", "broadcastOffsetExpireMaxSecond", "300")
 	shadow := func() int64 { return b.offsets.Get(tp, []byte("G1@broadcast"), 0) }
-	b.Note(tp, g1, 0, 3, []byte("slow"), false)
-	b.Note(tp, g1, 0, 8, []byte("fast"), false)
+	b.Note(tp, g1, 0, 3, "slow", false)
+	b.Note(tp, g1, 0, 8, "fast", false)
 	online["slow"], online["fast"] = true, true
 	b.Scan(*now)
 	if shadow() != 3 {

@@ -135,18 +135,18 @@ const proxyBroadcast = 1
 
 // broadcaster returns the client that pulls if it is one that broadcasts and is
 // noted; proxy says that it comes through a proxy.
-func (o *op) broadcaster() (client []byte, proxy, ok bool) {
+func (o *op) broadcaster() (client string, proxy, ok bool) {
 	if !o.cfg.broadcasts {
-		return nil, false, false
+		return "", false, false
 	}
 	if o.hdr.RequestSource.Set && o.hdr.RequestSource.Value == proxyBroadcast {
-		return o.hdr.ProxyFrowardClientID, true, true
+		return string(o.hdr.ProxyFrowardClientID), true, true
 	}
 	if o.online == nil || !o.online.Broadcast() || o.online.Kind() != body.ConsumePassively {
-		return nil, false, false
+		return "", false, false
 	}
-	id, ok := o.p.Sessions.ClientID(o.online, o.req.Conn)
-	return []byte(id), false, ok
+	client, ok = o.p.Sessions.ClientID(o.online, o.req.Conn)
+	return client, false, ok
 }
 
 // answerCode is the response code for what was found (Java:
