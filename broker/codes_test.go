@@ -219,3 +219,17 @@ func TestSendToRetryTopic(t *testing.T) {
 	again(1, header.Some[int32](1)) // in order: nothing waits for a second try
 	ends(2, 3)
 }
+
+// Bug case B177: every request that pages of the dashboard send to a broker has a
+// route, but for transactions and users, which are not built yet.
+func TestDashboardIsServed(t *testing.T) {
+	built := map[code.Request]bool{}
+	for _, route := range start(t, setup{}).Routes() {
+		built[route.Code] = true
+	}
+	for _, rq := range []code.Request{11, 12, 14, 15, 17, 21, 26, 28, 29, 30, 33, 34, 35, 38, 200, 201, 202, 203, 204, 207, 208, 215, 222, 300, 305, 307, 309, 310, 351} {
+		if !built[rq] {
+			t.Errorf("%v (%d) is not answered", rq, rq)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"path"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -98,7 +99,7 @@ func TestFile(t *testing.T) {
 	if g.FindOrCreate("Early") == nil {
 		t.Fatal("no group")
 	}
-	if text := read(t, disk); strings.Contains(text, "Early") {
+	if text := content(t, disk); strings.Contains(text, "Early") {
 		t.Error("saved before load (B034)")
 	}
 	g = table(t, disk)
@@ -119,7 +120,7 @@ func TestFile(t *testing.T) {
 	if g.FindString("Gone").Forbidden([]byte("T2")) != 4 {
 		t.Error("forbidden topics of a group that came later")
 	}
-	text := read(t, disk)
+	text := content(t, disk)
 	for _, want := range []string{"\"counter\":4", "\t\"forbiddenTable\":{\n\t\t\"G1\":{\n\t\t\t\"T1\":2\n\t\t},\n\t\t\"Gone\":{\n\t\t\t\"T2\":4\n\t\t}\n\t},\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -133,6 +134,141 @@ func TestFile(t *testing.T) {
 	disk.Remove(file + ".bak")
 	if err := table(t, disk).Load(); err == nil || !strings.Contains(err.Error(), "subscriptionGroup.json") {
 		t.Errorf("damaged file: %v", err)
+	}
+}
+
+func settle(t *testing.T, g *Table) {
+	t.Helper()
+	result := make(chan error, 1)
+	g.Settle(func(err error) { result <- err })
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What an administrator changes is in force at once and durable when it is settled.
+// Attributes are altered, everything else is replaced.
+func TestChange(t *testing.T) {
+	disk := vfs.NewMem()
+	g := table(t, disk)
+	if err := g.Load(); err != nil {
+		t.Fatal(err)
+	}
+	config := func(change func(*body.SubscriptionGroupConfig)) *body.SubscriptionGroupConfig {
+		c := fresh("G1")
+		change(c)
+		return c
+	}
+	for _, step := range []struct {
+		change *body.SubscriptionGroupConfig
+		err    string
+	}{
+		{config(func(c *body.SubscriptionGroupConfig) { c.Attributes = map[string]string{"-priority.factor": ""} }), "only add attribute"},
+		{config(func(c *body.SubscriptionGroupConfig) {
+			c.ConsumeEnable, c.RetryQueueNums, c.RetryMaxTimes, c.GroupSysFlag, c.ConsumeMessageOrderly = false, 3, 7, 1, true
+			c.ConsumeBroadcastEnable, c.NotifyConsumerIDsChangedEnable, c.WhichBrokerWhenConsumeSlowly = false, false, 2
+			c.Attributes = map[string]string{"+priority.factor": "50"}
+		}), ""},
+		{config(func(c *body.SubscriptionGroupConfig) { c.Attributes = map[string]string{"+priority.factor": "101"} }), "not in range"},
+		{config(func(c *body.SubscriptionGroupConfig) { c.Attributes = map[string]string{"+other": "1"} }), "unsupported key"},
+		{config(func(c *body.SubscriptionGroupConfig) {
+			c.ConsumeFromMinEnable = false
+			c.Attributes = map[string]string{"+lite.sub.model": "Exclusive"}
+		}), ""},
+	} {
+		before := g.DataVersion().Counter
+		err := g.Change(step.change)
+		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Fatalf("%+v: %v", step.change, err)
+		}
+		if moved := g.DataVersion().Counter - before; (err == nil) != (moved == 1) {
+			t.Errorf("%v: the version moved by %d", err, moved)
+		}
+	}
+	c := g.FindString("G1").Config()
+	if c.RetryMaxTimes != 16 || !c.ConsumeEnable || c.ConsumeFromMinEnable || len(c.Attributes) != 2 || c.Attributes["priority.factor"] != "50" {
+		t.Errorf("%+v", c)
+	}
+	settle(t, g)
+	h := table(t, disk)
+	if err := h.Load(); err != nil || !reflect.DeepEqual(h.Snapshot(), g.Snapshot()) {
+		t.Errorf("%v\n%+v\n%+v", err, h.Snapshot(), g.Snapshot())
+	}
+}
+
+func TestForbidAndDelete(t *testing.T) {
+	disk := vfs.NewMem()
+	g := table(t, disk)
+	if err := g.Load(); err != nil {
+		t.Fatal(err)
+	}
+	g.FindOrCreate("G1")
+	const read = body.PermRead
+	for _, group := range []string{"G1", "Later"} {
+		g.Forbid(group, "T1", read, true)
+		g.Forbid(group, "T2", read, true)
+		g.Forbid(group, "T1", read, false)
+		before := g.DataVersion()
+		g.Forbid(group, "T1", read, false) // as it was
+		if g.DataVersion() != before {
+			t.Error("the version moved for nothing")
+		}
+		if g.Forbidden(group, "T1") != 0 || g.Forbidden(group, "T2") != read {
+			t.Errorf("%s: %d %d", group, g.Forbidden(group, "T1"), g.Forbidden(group, "T2"))
+		}
+	}
+	settle(t, g)
+	g = table(t, disk)
+	if err := g.Load(); err != nil {
+		t.Fatal(err)
+	}
+	g.FindOrCreate("Later")
+	for _, group := range []string{"G1", "Later"} {
+		if f := g.FindString(group); f.Forbidden([]byte("T2")) != read || f.Forbidden([]byte("T1")) != 0 {
+			t.Errorf("%s after a start", group)
+		}
+	}
+	if !g.Delete("G1") || g.Delete("G1") || g.FindString("G1") != nil || g.Forbidden("G1", "T2") != 0 {
+		t.Error("delete")
+	}
+	if g.FindOrCreate("G1").Forbidden([]byte("T2")) != 0 {
+		t.Error("a group of that name is another one")
+	}
+	g.Forbid("Later", "T2", read, false)
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text := content(t, disk); strings.Contains(text, "T2") {
+		t.Error("still in the file: " + text)
+	}
+}
+
+// Looking at a group makes none.
+func TestPreview(t *testing.T) {
+	g := loaded(t)
+	if c := g.Preview("New"); c == nil || c.GroupName != "New" || c.RetryMaxTimes != 16 || g.FindString("New") != nil {
+		t.Errorf("%+v", c)
+	}
+	if g.Preview("a.b") != nil || loaded(t, "autoCreateSubscriptionGroup", "false").Preview("New") != nil {
+		t.Error("shown although nobody may make it")
+	}
+}
+
+func TestPages(t *testing.T) {
+	g := loaded(t)
+	g.Forbid("CID_ONSAPI_OWNER", "T", body.PermRead, true)
+	g.Forbid("TOOLS_CONSUMER", "T", body.PermRead, true)
+	all := g.Names()
+	for _, c := range []struct{ first, most, want, forbidden int }{{0, 3, 3, 1}, {len(all) - 1, 3, 1, 1}, {len(all), 3, 0, 0}, {100, 1 << 30, 0, 0}, {0, 100, len(all), 2}} {
+		p := g.Page(c.first, c.most)
+		if len(p.SubscriptionGroupTable) != c.want || len(p.ForbiddenTable) != c.forbidden || p.DataVersion != g.DataVersion() {
+			t.Errorf("%+v: %d groups, %v", c, len(p.SubscriptionGroupTable), p.ForbiddenTable)
+		}
+		for name := range p.SubscriptionGroupTable {
+			if !slices.Contains(all[c.first:], name) {
+				t.Errorf("%+v: %s", c, name)
+			}
+		}
 	}
 }
 
@@ -176,7 +312,7 @@ func write(t testing.TB, disk vfs.FS, text string) {
 	}
 }
 
-func read(t testing.TB, disk vfs.FS) string {
+func content(t testing.TB, disk vfs.FS) string {
 	t.Helper()
 	f, err := disk.Open(file, os.O_RDONLY)
 	if err != nil {
