@@ -26,11 +26,15 @@
 //
 // # What must pass
 //
-// baseline.tsv has a line for each test: its outcomes on the Java servers in three rounds on the same machine, seconds,
-// where it runs (ci: always; stress: with GANTRY_STRESS=1; out: nowhere) and why it is out. What the Java servers passed
-// three times, Gantry has to pass. A class with a failed test gets one second try, which is reported. TestOfficialSuite does
-// all that and writes its section of MATRIX.md; the command run takes the baseline anew, or tries single classes:
+// baseline.tsv has a line for each test: its outcomes on the Java servers, seconds, where it runs (ci: always; stress: with
+// GANTRY_STRESS=1; out: nowhere) and why it is out. What the Java servers passed in the last three rounds, Gantry has to pass.
+// A class with a failed test gets one second try, which is reported. TestOfficialSuite does all that and writes its section
+// of MATRIX.md; the command run adds rounds to the baseline, or tries single classes:
 //
 //	go run ./compat/official/run -servers java -rounds 3 -record
 //	go run ./compat/official/run -match 'QueryMsg|OrderMsgIT' -dir /tmp/look
+//
+// Many tests start a consumer of a new group and send at once. The client asks for its offset, is told that there is none
+// (the queue is empty), and then asks for the queue's end: a message that arrives between the two is never consumed, and the
+// test says after two minutes that one of twenty is missing. It happens with the Java servers as well, on a busy machine.
 package official

@@ -94,7 +94,7 @@ func TestOfficialSuite(t *testing.T) {
 
 func TestParseTests(t *testing.T) {
 	const head = "test\tjava\tseconds\twhere\treason\n"
-	tests, err := ParseTests(head + "a.B#c\tPASS,PASS,FAIL\t1.5\tci\t\na.B#a\tPASS,PASS,PASS\t0.2\tci\t\nb.C#*\t\t0.0\tout\tnot built\n")
+	tests, err := ParseTests(head + "a.B#c\tPASS,PASS,PASS,FAIL\t1.5\tci\t\na.B#a\tFAIL,PASS,PASS,PASS\t0.2\tci\t\nb.C#*\t\t0.0\tout\tnot built\n")
 	if err != nil || len(tests) != 3 || tests[0].Method != "a" || !tests[0].Firm() || tests[1].Firm() || tests[1].Millis != 1500 ||
 		tests[2].Firm() || tests[1].Package() != "a" {
 		t.Errorf("%+v %v", tests, err)
@@ -123,6 +123,11 @@ func TestBaseline(t *testing.T) {
 	}
 	if FormatTests(tests) != baseline {
 		t.Error("baseline.tsv is not as FormatTests writes it: order or form")
+	}
+	for _, test := range tests {
+		if test.Where != Out && len(test.Java) < rounds {
+			t.Errorf("%s has not run %d times on the Java servers", test.Name(), rounds)
+		}
 	}
 	ci := 0
 	for _, c := range Classes(tests, func(t Test) bool { return t.Where == CI }) {

@@ -30,7 +30,7 @@ func main() {
 	rounds := flag.Int("rounds", 1, "how often to run all")
 	match := flag.String("match", ".", "only classes whose name matches this")
 	out := flag.Bool("out", false, "also the tests that the baseline leaves out")
-	record := flag.Bool("record", false, "write the outcomes and times into baseline.tsv (with -servers java)")
+	record := flag.Bool("record", false, "add the outcomes and times to baseline.tsv (with -servers java)")
 	flag.Parse()
 	o.Maker = official.Maker(*maker)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -121,12 +121,15 @@ func merge(tests []official.Test, results map[string][]official.Result) string {
 }
 
 func note(t *official.Test, rs []official.Result) {
-	t.Java = nil
 	var millis []int
 	for _, r := range rs {
 		t.Java = append(t.Java, r.Outcome)
-		millis = append(millis, r.Millis)
+		if r.Outcome == official.Pass {
+			millis = append(millis, r.Millis)
+		}
 	}
-	slices.Sort(millis)
-	t.Millis = millis[len(millis)/2]
+	if len(millis) > 0 {
+		slices.Sort(millis)
+		t.Millis = millis[len(millis)/2]
+	}
 }
