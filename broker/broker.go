@@ -272,7 +272,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Check:   func(s *settings.Set) error { _, err := CheckSettings(s); return errors.Join(err, checkHours(s)) },
 		Changed: b.reload,
 		Live:    func(key string) bool { return live[key] || retentionKeys[key] || isLimit(key) },
-		Lane:    func(l remoting.Lane) (int, time.Duration) { return b.server.Waiting(l) },
+		Lane:    b.waiting,
 		Active:  func() bool { ok, _ := b.store.Healthy(); return ok },
 
 		DeleteExpired: b.store.DeleteExpired, RestartExpired: b.store.RestartExpired,

@@ -108,6 +108,10 @@ func TestRefusals(t *testing.T) {
 				w := b.dial(b.at.Broker)
 				n := w.ask(code.SendMessageV2, sendHeader("T", 0, ""), []byte("stored"))
 				w.answer(w.ask(code.GetMaxOffset, &header.GetMaxOffsetRequest{Topic: "T"}, nil)) // so it waits now
+				info := b.call(b.at.Broker, code.GetBrokerRuntimeInfo, nil, nil).Body
+				if !strings.Contains(string(info), `"sendThreadPoolQueueSize":"1"`) {
+					b.t.Errorf("the runtime table does not count it: %s", info)
+				}
 				b.t.Cleanup(func() {
 					if a := w.answer(n); a.Code != 0 {
 						b.t.Errorf("the one that waited: code %d %s", a.Code, a.Remark)

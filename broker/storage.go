@@ -142,6 +142,17 @@ func (b *Broker) reloadLimits() {
 	}
 }
 
+// waiting says how many requests wait in a lane, and how long the first has;
+// sends wait before the log, too.
+func (b *Broker) waiting(l remoting.Lane) (int, time.Duration) {
+	n, longest := b.server.Waiting(l)
+	if l == remoting.Send {
+		more, longer := b.store.Log().Waiting()
+		n, longest = n+more, max(longest, longer)
+	}
+	return n, longest
+}
+
 // rejectSends refuses sends at the door while the log is stalled (Java:
 // SendMessageProcessor.rejectRequest).
 func (b *Broker) rejectSends() (remoting.Slow, bool) {

@@ -8,7 +8,8 @@ import (
 )
 
 func TestBench(t *testing.T) {
-	b := launch(t, "gantry", nil, append([]string{"broker"}, onFreePorts(t.TempDir())...)...)
+	// On a full machine a write may take longer than a send waits by default.
+	b := launch(t, "gantry", nil, append([]string{"broker", "--set", "brokerFastFailureEnable=false", "--set", "osPageCacheBusyTimeOutMills=20000"}, onFreePorts(t.TempDir())...)...)
 	addr := b.ready()["broker"]
 	common := []string{"--addr", addr, "--pid", strconv.Itoa(b.cmd.Process.Pid), "-d", "300ms", "--warm", "100ms", "--conns", "2"}
 	for _, c := range []struct {

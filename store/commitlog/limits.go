@@ -43,6 +43,16 @@ func (l *Log) Stalled() (took time.Duration, is bool) {
 	return took, int64(took) > l.busyAfter.Load()
 }
 
+// Waiting says how many drafts wait for the leader, and how long the first of them has.
+func (l *Log) Waiting() (n int, longest time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) > 0 {
+		longest = max(0, time.Duration(l.clock()-l.queue[0].queued))
+	}
+	return len(l.queue), longest
+}
+
 // accept says how many of ds, all of one kind, may be queued, and why not more; l.mu is held.
 func (l *Log) accept(ds []*Draft, now int64) (n int, size int64, status Status, err error) {
 	n = len(ds)

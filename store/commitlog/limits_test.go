@@ -55,6 +55,9 @@ func TestDraftsExpire(t *testing.T) {
 			l.Append([]*Draft{{Records: sized(150), Counter: &c, Expires: true, Done: o}})
 		}
 		time.Sleep(100 * time.Millisecond)
+		if n, longest := l.Waiting(); n != 4 || longest != 100*time.Millisecond {
+			t.Errorf("%d wait, the first for %v", n, longest)
+		}
 		l.Append([]*Draft{{Records: sized(150), Counter: &c, Expires: true, Done: o}})
 		for i := range 3 {
 			if d := o.next(t, Expired, 200*time.Millisecond); d.Waited != 200*time.Millisecond || d.Left != 4-i {

@@ -117,7 +117,10 @@ func (s *nameServer) stop(ctx context.Context) error {
 }
 
 // registerWith puts a name server in front of those that a broker registers with.
-func registerWith(set *settings.Set, addr string) {
+func registerWith(set *settings.Set, addr string) (warning string) {
+	if strings.TrimSpace(set.String("namesrvAddr")) == "" && set.Bool("fetchNamesrvAddrByAddressServer") {
+		warning = "fetchNamesrvAddrByAddressServer has no effect beside a name server in the same process, which is the list; add others with -n"
+	}
 	list := []string{addr}
 	for _, a := range strings.Split(set.String("namesrvAddr"), ";") {
 		if a = strings.TrimSpace(a); a != "" && a != addr {
@@ -125,4 +128,5 @@ func registerWith(set *settings.Set, addr string) {
 		}
 	}
 	set.Put("namesrvAddr", strings.Join(list, ";"))
+	return warning
 }

@@ -68,7 +68,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	if o.Config.Broker != nil {
 		if names != nil {
-			registerWith(o.Config.Broker, names.dial)
+			if w := registerWith(o.Config.Broker, names.dial); w != "" {
+				o.Log.Warn(w)
+			}
 		}
 		if brk, err = openBroker(ctx, o); err != nil {
 			if cause := context.Cause(ctx); cause == nil || !errors.Is(err, cause) {

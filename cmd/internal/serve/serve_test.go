@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/gantrymq/gantry/broker"
@@ -45,9 +46,20 @@ func TestRegisterWith(t *testing.T) {
 	} {
 		set := settings.New(broker.Classes...)
 		set.Put("namesrvAddr", given)
-		registerWith(set, "127.0.0.1:9876")
+		if w := registerWith(set, "127.0.0.1:9876"); w != "" {
+			t.Error(w)
+		}
 		if got := set.String("namesrvAddr"); got != want {
 			t.Errorf("beside %q: %q, want %q", given, got, want)
 		}
+	}
+}
+
+// An address server would be ignored in silence.
+func TestAddressServerBesideANameServer(t *testing.T) {
+	set := settings.New(broker.Classes...)
+	set.Put("fetchNamesrvAddrByAddressServer", "true")
+	if w := registerWith(set, "127.0.0.1:9876"); !strings.Contains(w, "fetchNamesrvAddrByAddressServer") {
+		t.Errorf("%q", w)
 	}
 }
