@@ -46,6 +46,20 @@ func TestExpired(t *testing.T) {
 	if rc != code.PullOffsetMoved || resp.NextBeginOffset != 5 || resp.MinOffset != 5 || resp.MaxOffset != 5 {
 		t.Fatalf("%v %+v", rc, resp)
 	}
+	// Resetting goes to what is still there.
+	for _, reset := range []struct {
+		time, offset int64 // offset -1: by time
+		code         code.Response
+		next         int64
+	}{{0, 2, code.SystemError, 5}, {0, 5, code.Success, 5}, {0, 6, code.Success, 6}, {0, 7, code.SystemError, 5}, {1, -1, code.Success, 5}, {-1, -1, code.Success, 5}} {
+		h := &header.ResetOffsetRequest{Topic: "Old", Group: "CG", Timestamp: reset.time, Offset: header.Some(reset.offset)}
+		if c := r.call(r.at.Broker, code.InvokeBrokerToResetOffset, h, nil); code.Response(c.Code) != reset.code {
+			t.Errorf("%+v: code %d %s", reset, c.Code, c.Remark)
+		}
+		if _, resp, _ := r.pull(pullHeader("Old", 0, 0)); resp.NextBeginOffset != reset.next {
+			t.Errorf("%+v: next is %d", reset, resp.NextBeginOffset)
+		}
+	}
 	w := r.dial(r.at.Broker)
 	held := w.ask(code.PullMessage, holdHeader("Old", 0, resp.NextBeginOffset), nil)
 	r.awaitHeld(1)

@@ -48,7 +48,10 @@ type Limits struct {
 	MaxBytes int // 0: no wish
 }
 
-const maxPull = 128 << 20
+// maxAnswer is how many bytes of messages one answer holds at most, but for the
+// first message: more would not fit into a frame, and the client would get
+// nothing. (Java's own limit is 128 MiB.)
+const maxAnswer = 15 << 20
 
 // Result is what a Get gives, views included. It comes from a pool: Release
 // gives it back, exactly once, when its bytes have been sent.
@@ -169,10 +172,10 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 	logEnd, logMin := s.commitLog.Written(), s.commitLog.Min()
 	memory := s.o.Memory / 100 * int64(reads.MemoryPercent)
 	g := getter{
-		s: s, r: r, hotOnly: hotOnly, reads: reads, maxCount: limits.MaxCount, maxBytes: min(maxPull, max(limits.MaxBytes, 100)),
+		s: s, r: r, hotOnly: hotOnly, reads: reads, maxCount: limits.MaxCount, maxBytes: min(maxAnswer, max(limits.MaxBytes, 100)),
 	}
 	if limits.MaxBytes <= 0 {
-		g.maxBytes = maxPull
+		g.maxBytes = maxAnswer
 	}
 	filter := int64(max(reads.FilterBytes, limits.MaxCount*consumequeue.UnitSize))
 	scanEnd := min(r.Max, from+(filter+consumequeue.UnitSize-1)/consumequeue.UnitSize)

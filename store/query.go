@@ -17,10 +17,6 @@ type Query struct {
 	Limit      int   // the newest ones are given
 }
 
-// maxFound is how many bytes of messages a Query gives at most, but for the
-// first message: more would not fit into a frame.
-const maxFound = 15 << 20
-
 // Find answers a Query: the messages in the order of the log, and how far the
 // index reaches (both 0 when nothing was found, as Java says it). Messages with
 // other keys of the same hash are among them: clients look at the keys. Records
@@ -52,7 +48,7 @@ func (s *Store) Find(q Query) (r *Result, lastTime, lastOffset int64, err error)
 			r.Release()
 			return nil, 0, 0, err
 		}
-		if r.Count > 0 && r.bytes+len(rec) > maxFound {
+		if r.Count > 0 && r.bytes+len(rec) > maxAnswer {
 			break
 		}
 		r.segs = append(r.segs, rec)

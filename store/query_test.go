@@ -107,8 +107,9 @@ func TestFindInAnyWindow(t *testing.T) {
 	}
 }
 
-// An answer must fit into a frame: the newest of what is too much.
-func TestFindFitsIntoAFrame(t *testing.T) {
+// An answer must fit into a frame: the newest of what is too much, and for a pull
+// the next ones, whatever the limits are.
+func TestAnswersFitIntoAFrame(t *testing.T) {
 	o := smallOptions(t, vfs.NewMem(), newClock())
 	o.CommitLog.SegmentSize, o.CommitLog.MaxRecord = 64<<20, 8<<20
 	s := mustOpen(t, o)
@@ -121,6 +122,14 @@ func TestFindFitsIntoAFrame(t *testing.T) {
 	got := find(t, s, Query{Topic: "T", Key: "U", End: math.MaxInt64, Limit: 32})
 	if len(got) != 3 || got[0][0] != '2' || got[2][0] != '4' {
 		t.Errorf("%d messages", len(got))
+	}
+	s.SetReadLimits(readLimits(ReadLimits{MemoryBytes: 1 << 30, DiskBytes: 1 << 30}))
+	for _, wish := range []int{0, 1 << 30} {
+		r := s.Get(s.Queue("T", 0), 0, Limits{MaxCount: 32, MaxBytes: wish}, nil)
+		if r.Count != 3 || r.NextBegin != 3 {
+			t.Errorf("%d messages, next is %d", r.Count, r.NextBegin)
+		}
+		r.Release()
 	}
 }
 

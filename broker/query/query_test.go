@@ -260,3 +260,28 @@ func TestUnits(t *testing.T) {
 		}
 	}
 }
+
+// A query that waits for a slow disk holds up nobody else on its connection.
+func TestSlowDisk(t *testing.T) {
+	f := serve(t)
+	f.put("x", "KEYS=k")
+	reading, release := make(chan struct{}, 8), make(chan struct{})
+	remove := f.faults.Add(vfs.Rule{Ops: vfs.OpRead, Path: "commitlog", Before: func(vfs.Op, string) {
+		reading <- struct{}{}
+		<-release
+	}})
+	answer := make(chan *command.Command, 1)
+	go func() {
+		answer <- f.Ask(code.QueryMessage, &header.QueryMessageRequest{Topic: "T", Key: "k", MaxNum: 1, EndTimestamp: math.MaxInt64}, nil)
+	}()
+	<-reading
+	f.Ask(code.GetMaxOffset, &header.GetMaxOffsetRequest{Topic: "T"}, nil)
+	if len(answer) != 0 {
+		t.Error("it did not wait")
+	}
+	remove()
+	close(release)
+	if got := texts(t, <-answer); len(got) != 1 || got[0] != "x" {
+		t.Errorf("%q", got)
+	}
+}
