@@ -212,9 +212,11 @@ func (h *Handlers) Subscription(r *remoting.Request) {
 		r.Fail(code.SystemError, err.Error())
 		return
 	}
-	if _, ok := r.Cmd.Get("group"); !ok {
-		r.Fail(code.SystemError, "QuerySubscriptionByConsumerRequest: field group is missing")
-		return
+	for _, name := range []string{"group", "topic"} {
+		if _, ok := r.Cmd.Get(name); !ok {
+			r.Fail(code.SystemError, "QuerySubscriptionByConsumerRequest: field "+name+" is missing")
+			return
+		}
 	}
 	answer := body.QuerySubscriptionResponseBody{Group: q.Group, Topic: q.Topic}
 	if on := h.o.Sessions.Consumers([]byte(q.Group)); on != nil {

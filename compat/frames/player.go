@@ -230,6 +230,8 @@ var (
 	ids6   = regexp.MustCompile(`\$ID[0-9A-F]{40}\b`) // what Java makes of the flags of an IPv6 address
 	ids    = regexp.MustCompile(`\$ID[0-9A-F]{16}\b`)
 	counts = regexp.MustCompile(`"counter":[0-9]+`) // how often a table changed is nobody's business
+	dates  = regexp.MustCompile(`\b(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}#[0-9:]+`)
+	delays = regexp.MustCompile(`"delayTime":[0-9]{1,6}\b`)
 	inLog  = regexp.MustCompile(`"physicOffset":[0-9]+`)
 	places = regexp.MustCompile(`(?i)phyoffset$`) // ext fields that name a position in the log
 	folder = regexp.MustCompile(`commitLogDiskRatio_\S+`)
@@ -259,6 +261,8 @@ func (p *Player) hide(s string) string {
 	s = drawn.ReplaceAllString(s, "$$UNIQ")
 	s = client.ReplaceAllString(s, "127.0.0.1:$$PORT")
 	s = counts.ReplaceAllString(s, `"counter":$$N`)
+	s = dates.ReplaceAllString(s, "$$DATE")
+	s = delays.ReplaceAllString(s, `"delayTime":$$N`)
 	s = inLog.ReplaceAllString(s, `"physicOffset":$$N`)
 	return times.ReplaceAllString(s, "$$MS")
 }

@@ -45,7 +45,7 @@ import (
 //
 // $BROKER, $FAST, $HA and $NAMESRV stand for the servers' addresses, in requests and answers. In requests $NOW is the time
 // in milliseconds; after a send with @as=m, $m is the id of its message and $m.at the position in the log, and numbers take
-// an addition: $NOW+60000, $m.at-1. In answers $MS is any time, $N any count or position, $ID the broker's part of a message
+// an addition: $NOW+60000, $m.at-1. In answers $MS and $DATE are any time, $N any count or position, $ID the broker's part of a message
 // id, $UNIQ an id that the broker drew, $PORT the port of a client. A remark $ANY stands for the text of a Java exception, in
 // whose place any words will do; then the ext fields are not compared either.
 //
