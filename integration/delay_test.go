@@ -252,11 +252,11 @@ func TestDelayedKillNine(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
-	const each, kills = 3000, 4
-	delays := []time.Duration{3 * time.Second, 4 * time.Second, 5 * time.Second, 6 * time.Second}
+	const each, kills = 100_000 / lateLevels, 4
+	delays := []time.Duration{5 * time.Second, 6 * time.Second, 7 * time.Second, 8 * time.Second}
 	settings := func() map[string]string {
-		s := lateSettings("3s 4s 5s 6s")
-		s["mappedFileSizeCommitLog"] = "4194304"
+		s := lateSettings("5s 6s 7s 8s")
+		s["mappedFileSizeCommitLog"] = "16777216"
 		return s
 	}
 	gantry := gantryOn(t.TempDir())
@@ -271,7 +271,7 @@ func TestDelayedKillNine(t *testing.T) {
 	sendLate(ctx, t, broker.addr, 0, each)
 	for n := range kills {
 		// From the first that is due to the last.
-		at := began.Add(3*time.Second + time.Duration(n)*900*time.Millisecond + time.Duration(random.IntN(800))*time.Millisecond)
+		at := began.Add(5*time.Second + time.Duration(n)*900*time.Millisecond + time.Duration(random.IntN(800))*time.Millisecond)
 		time.Sleep(time.Until(at))
 		broker.Kill()
 		if err := broker.complaint(); err != nil {

@@ -445,6 +445,34 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// The CRC of the record that waited is not taken along, whatever the setting was then.
+func TestTails(t *testing.T) {
+	for _, c := range []struct{ before, after string }{{"true", "true"}, {"true", "false"}, {"false", "true"}} {
+		f := ready(t, setup{set: map[string]string{"enabledAppendPropCRC": c.before}})
+		f.wait(1, "T", 0, "a")
+		if p := f.set.Put("enabledAppendPropCRC", c.after); p != nil {
+			t.Fatal(p.Text())
+		}
+		f.writer.Reload()
+		f.clock.add(time.Second)
+		f.step(1)
+		list := f.delivered("T", 0)
+		if len(list) != 1 {
+			t.Fatalf("%v: %d delivered", c, len(list))
+		}
+		n := strings.Count(string(list[0].Properties), message.PropertyCRC32)
+		if want := map[string]int{"true": 1, "false": 0}[c.after]; n != want {
+			t.Errorf("%v: %q", c, list[0].Properties)
+		}
+		l := f.levels[0]
+		l.next.Store(0)
+		l.passDelivered(t.Context())
+		if l.next.Load() != 1 {
+			t.Errorf("%v: the copy is not found", c)
+		}
+	}
+}
+
 // With synchronous flush a delivery does not wait for the disk, as in Java; its message
 // is seen when it is there.
 func TestSyncFlush(t *testing.T) {
