@@ -127,10 +127,6 @@ func New(o Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, badAddress := tell(b.set, b.set.Int("listenPort"))
-	if err := errors.Join(checkLanes(b.set), badAddress); err != nil {
-		return nil, err
-	}
 	so.Interrupted = o.Interrupted
 	if b.store, err = store.Open(so); err != nil {
 		return nil, err
@@ -256,7 +252,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 	})
 	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release}
 	b.queries = query.Handlers{Store: b.store, Sessions: b.sessions, Settings: b.set, Log: b.log}
-	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now,
+	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now, Serialize: b.serialize,
 		OnClose: func(*remoting.Conn) { b.registrar.Lost() }}); err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ var jvmRefusals = []struct {
 	{"tls.enable", func(v string) bool { return strings.EqualFold(v, "true") }, noTLS},
 }
 
-// CheckSettings is CheckSupported for the settings alone. The Set must have the
+// CheckSettings is CheckSupported for the settings alone, and refuses values with which no broker can be made. The Set must have the
 // broker's classes (BrokerConfig, MessageStoreConfig, NettyServerConfig,
 // NettyClientConfig, AuthConfig).
 func CheckSettings(s *settings.Set) (warnings []string, err error) {
@@ -141,7 +141,8 @@ func CheckSettings(s *settings.Set) (warnings []string, err error) {
 	if n := s.Int64("maxMessageSize"); n > frame.MaxLength {
 		warnings = append(warnings, fmt.Sprintf("maxMessageSize=%d: a frame holds %d bytes at most; longer messages cannot arrive", n, frame.MaxLength))
 	}
-	return warnings, errors.Join(errs...)
+	_, err = tell(s, s.Int("listenPort"))
+	return warnings, errors.Join(append(errs, checkLanes(s), err)...)
 }
 
 // storeData is something that may lie in a store and that Gantry would ignore.

@@ -262,8 +262,16 @@ func TestLanesFollowTheSettings(t *testing.T) {
 	}
 }
 
-// Numbers with which no thread pool can be made stop the start and name themselves.
+// Numbers with which no thread pool can be made stop the start and name
+// themselves; a running broker does not take them for its next start.
 func TestBadLaneSettings(t *testing.T) {
+	running := start(t, setup{})
+	for _, bad := range []string{"sendMessageThreadPoolNums=-1", "advertisedAddress=x:y"} {
+		c := running.call(running.at.Broker, code.UpdateBrokerConfig, nil, []byte(bad+"\n"))
+		if key, _, _ := strings.Cut(bad, "="); c.Code != int32(code.SystemError) || !strings.Contains(string(c.Remark), bad) || slices.Contains(running.set.Changed(), key) {
+			t.Errorf("%s: code %d %s", bad, c.Code, c.Remark)
+		}
+	}
 	for _, k := range []string{"sendMessageThreadPoolNums", "pullThreadPoolQueueCapacity", "ackMessageThreadPoolNums"} {
 		for _, v := range []string{"0", "-1"} {
 			b, err := New(Options{Settings: testSettings(t, t.TempDir(), map[string]string{k: v})})

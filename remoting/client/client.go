@@ -45,6 +45,8 @@ type Options struct {
 	OnClose  func(*remoting.Conn)                                              // a connection was lost
 	Log      *zap.Logger                                                       // [none]
 	Now      func() time.Time                                                  // [time.Now]
+	// Serialize is the kind of header of requests, frame.JSON or frame.Binary [JSON].
+	Serialize byte
 }
 
 // Client makes calls. Its methods may be used from any goroutine, but not on an event loop: they wait.
@@ -84,7 +86,7 @@ func New(o Options) (*Client, error) {
 		routes = append(routes, remoting.Route{Code: c, Lane: remoting.Client, Handle: h})
 	}
 	srv, err := remoting.NewServer(remoting.Options{
-		Name: o.Name, Routes: routes, Idle: o.Idle, OnClose: o.OnClose, Log: o.Log, Now: o.Now,
+		Name: o.Name, Routes: routes, Idle: o.Idle, OnClose: o.OnClose, Log: o.Log, Now: o.Now, Serialize: o.Serialize,
 		Lanes: map[remoting.Lane]remoting.LaneOptions{remoting.Client: {Workers: 4, Queue: 10_000}},
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/command"
+	"github.com/gantrymq/gantry/codec/frame"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/remoting/stream"
 )
@@ -131,6 +133,30 @@ func TestOnewayAndErrors(t *testing.T) {
 	}
 	if a, err := c.Invoke(context.Background(), addr, 99, nil, nil); err != nil || a.Code != 3 {
 		t.Errorf("an answer with an error code is an answer: %+v, %v", a, err)
+	}
+}
+
+// A process whose headers are binary (rocketmq.serialize.type) calls with such headers too.
+func TestSerialize(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, kind := range []byte{frame.JSON, frame.Binary} {
+		c := newClient(t, Options{Timeout: patience, Serialize: kind})
+		if err := c.Oneway(context.Background(), l.Addr().String(), 10, nil, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		nc, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var head [8]byte
+		if _, err := io.ReadFull(nc, head[:]); err != nil || head[4] != kind {
+			t.Errorf("a header of kind %d, want %d: %v", head[4], kind, err)
+		}
+		nc.Close()
 	}
 }
 
