@@ -15,8 +15,8 @@
 // added to or taken from the subscription, so that they share the queues anew:
 // all members of the group except in broadcast groups, and unless the group's or
 // the broker's notifyConsumerIdsChangedEnable is off. Notices are sent by one
-// goroutine, outside of all locks; changes that come while it sends are told
-// once.
+// goroutine, outside of all locks; changes that come while it sends, or soon
+// after, are told once.
 //
 // A member goes by request 35, with its connection, or when it was silent for
 // channelExpiredTimeout (Scan).

@@ -93,6 +93,16 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
+// notify sends all notices, whether they are due or not.
+func (f *fixture) notify() {
+	f.mu.Lock()
+	for g := range f.pending {
+		g.quiet = time.Time{}
+	}
+	f.mu.Unlock()
+	f.Table.notify()
+}
+
 func (f *fixture) dial() *peer {
 	f.next++
 	return &peer{id: f.next, table: f.Table}
@@ -225,6 +235,49 @@ func TestNotifySwitches(t *testing.T) {
 			t.Fatal("never told")
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// Many who come at once are told of each other by few notices.
+func TestNoticesHaveADistance(t *testing.T) {
+	f := newFixture(t)
+	notices := func(p *peer, wait time.Duration) int {
+		t.Helper()
+		if got := f.Table.notify(); got != wait {
+			t.Errorf("the next notice is due in %v, not in %v", got, wait)
+		}
+		return len(strings.Fields(p.take()))
+	}
+	join := func(group string) *peer {
+		p := f.dial()
+		d := &body.ConsumerData{GroupName: group, MessageModel: body.Clustering}
+		f.RegisterConsumer(Client{Conn: p, ID: fmt.Sprint("c", p.id)}, d, true, true)
+		return p
+	}
+	first := join("G")
+	if n := notices(first, 0); n != 1 {
+		t.Errorf("the first one gets %d notices", n)
+	}
+	second := join("G")
+	for range 98 {
+		join("G")
+	}
+	other := join("H") // is told at once
+	if n := notices(first, noticeInterval) + notices(other, noticeInterval); n != 1 {
+		t.Errorf("%d notices", n)
+	}
+	f.now = f.now.Add(noticeInterval)
+	if n := notices(first, 0); n != 1 || len(second.told) != 1 {
+		t.Errorf("%d notices for 99 who came", n)
+	}
+	for range 9900 { // 10,000 members are told once a second
+		join("G")
+	}
+	f.now = f.now.Add(noticeInterval)
+	notices(first, 0)
+	join("G")
+	if n := notices(first, time.Second); n != 0 {
+		t.Errorf("%d notices", n)
 	}
 }
 

@@ -47,6 +47,8 @@ type Group struct {
 	members []*Member // in the order in which they came
 	owner   *Member   // whose heartbeat told subscriptions last
 
+	quiet time.Time // until then the members are told nothing more
+
 	conflicts int64     // heartbeats that wanted something else than the owner's
 	warned    time.Time // of them
 }
