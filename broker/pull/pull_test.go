@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -316,4 +318,39 @@ func dial(addr string) (net.Conn, error) { return net.Dial("tcp", addr) }
 
 func frameOf(h command.Header) []byte {
 	return command.AppendRequest(nil, code.PullMessage, 1, 0, h, 0)
+}
+
+// Each reset is told to exactly one of the pulls that compete for it.
+func TestResetsAreToldOnce(t *testing.T) {
+	f := serve(t)
+	f.put("a", "a", "a")
+	const resets = 200
+	var told atomic.Int64
+	stop := make(chan struct{})
+	var pulls sync.WaitGroup
+	for range 4 {
+		pulls.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if c := f.Ask(code.PullMessage, pullAt(3), nil); string(c.Remark) == store.OffsetReset.String() {
+					told.Add(1)
+				}
+			}
+		})
+	}
+	for i := range resets {
+		f.p.Offsets.Reset(tp, gp, 0, int64(i%3))
+		for f.p.Offsets.HasReset(tp, gp, 0) {
+			time.Sleep(10 * time.Microsecond)
+		}
+	}
+	close(stop)
+	pulls.Wait()
+	if n := told.Load(); n != resets {
+		t.Errorf("told %d times, %d resets", n, resets)
+	}
 }
