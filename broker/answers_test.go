@@ -108,6 +108,21 @@ A 314 {"ext":{"topic":"NoSuch","srcGroup":"NoGroup","destGroup":"Other"}}
 A 321 {"ext":{"topic":"NoSuch","queueId":"0","index":"0","count":"1"}}
 A 43
 A 15 {"ext":{"consumerGroup":"NoGroup","topic":"NoSuch","queueId":"0","commitOffset":"1"}}
+A 12 {"ext":{"topic":"NoSuch","key":"k","maxNum":"32","beginTimestamp":"0","endTimestamp":"9999999999999"}}
+A 32 {"ext":{"topic":"NoSuch","queueId":"0"}}
+A 202 {"ext":{"topic":"NoSuch"}}
+A 203 {"ext":{"consumerGroup":"NoGroup"}}
+A 208 {"ext":{"consumerGroup":"NoGroup","topic":"NoSuch"}}
+A 222 {"ext":{"topic":"NoSuch","group":"NoGroup","timestamp":"0","isForce":"true"}}
+A 300 {"ext":{"topic":"NoSuch"}}
+A 303 {"ext":{"topic":"NoSuch","group":"NoGroup"}}
+A 308 {"ext":{"topic":"NoSuch","compareGroup":"NoGroup","filterGroups":"NoGroup"}}
+A 314 {"ext":{"topic":"NoSuch","srcGroup":"NoGroup","destGroup":"NoGroup2"}}
+A 321 {"ext":{"topic":"NoSuch","queueId":"0","index":"0","count":"1","consumerGroup":"NoGroup"}}
+A 343 {"ext":{"group":"NoGroup"}}
+A 345 {"ext":{"group":"NoGroup","topic":"NoSuch"}}
+A 351 {"ext":{"topic":"NoSuch"}}
+A 352 {"ext":{"group":"NoGroup"}}
 A 11 {"ext":{"consumerGroup":"TOOLS_CONSUMER","topic":"NoSuch","queueId":"0","queueOffset":"0","maxMsgNums":"32","sysFlag":"0","subVersion":"1"}}
 `); err != nil {
 		t.Fatal(err)

@@ -70,3 +70,19 @@ func TestAddressFlagsOfAClient(t *testing.T) {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }
+
+// Java fault F8: an unknown topic that is tried while automatic creation is off takes the
+// inherit bit from the template topic for good.
+func TestRefusedSendKeepsTheTemplate(t *testing.T) {
+	r := start(t, setup{set: map[string]string{"autoCreateTopicEnable": "true"}})
+	r.put("autoCreateTopicEnable", "false")
+	before := *r.topics.FindString("TBW102").Config()
+	if a, _ := r.send("Unknown", 0, "x", ""); code.Response(a.Code) != code.TopicNotExist {
+		t.Fatal(a.Code, string(a.Remark))
+	}
+	if tc := r.topics.FindString("TBW102").Config(); tc.Perm != before.Perm {
+		t.Errorf("the template's permission is %d, was %d", tc.Perm, before.Perm)
+	}
+	r.put("autoCreateTopicEnable", "true")
+	r.mustSend("Unknown", 0, "x", "")
+}

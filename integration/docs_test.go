@@ -73,3 +73,45 @@ func TestDocDifferences(t *testing.T) {
 		t.Errorf("only %d rows seen", len(seen))
 	}
 }
+
+// TestDocFaults: the faults of RocketMQ itself name rows and tests that are there.
+func TestDocFaults(t *testing.T) {
+	cases, err := os.ReadFile("../docs/cases.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	differences, err := os.ReadFile("../docs/differences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := regexp.MustCompile("`([^`]+)`")
+	_, table, _ := strings.Cut(string(cases), "\n| number | how | rows | tested by |\n")
+	seen := 0
+	for _, line := range strings.Split(table, "\n") {
+		cells := strings.Split(line, "|")
+		if len(cells) != 6 || !strings.HasPrefix(cells[1], " F") {
+			continue
+		}
+		seen++
+		for _, m := range quoted.FindAllStringSubmatch(cells[3], -1) {
+			if !strings.Contains(string(differences), "\n| "+m[0]+" |") {
+				t.Errorf("%s: no row %s in differences.md", cells[1], m[1])
+			}
+		}
+		for _, m := range quoted.FindAllStringSubmatch(cells[4], -1) {
+			folder, name, _ := strings.Cut(m[1], ".")
+			files, _ := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
+			found := false
+			for _, f := range files {
+				src, err := os.ReadFile(f)
+				found = found || err == nil && strings.Contains(string(src), "\nfunc "+name+"(")
+			}
+			if !found {
+				t.Errorf("%s: no test %s in %s", cells[1], name, folder)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d faults seen", seen)
+	}
+}
