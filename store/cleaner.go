@@ -21,7 +21,8 @@ import (
 // small things only.
 type cleaner struct {
 	s      *Store
-	manual atomic.Int32 // rounds that an administrator has asked for
+	manual atomic.Int32  // rounds that an administrator has asked for
+	urgent chan struct{} // messages are refused since just now
 
 	mu      sync.Mutex // one round at a time, over I/O
 	hanging []hanging
@@ -48,7 +49,7 @@ const (
 
 // run makes rounds until the store ends.
 func (c *cleaner) run() {
-	for wait := firstRound; c.pause(wait); wait = max(c.s.o.Retention().Interval, 100*time.Millisecond) {
+	for on := c.pause(firstRound); on; on = c.nextRound() {
 		c.round()
 	}
 	c.mu.Lock()
@@ -57,6 +58,21 @@ func (c *cleaner) run() {
 		c.report("close a deleted file", h.Close())
 	}
 	c.hanging = nil
+}
+
+// nextRound waits for the time of the next round, which is at once when messages
+// have to be refused; false: the store ends.
+func (c *cleaner) nextRound() bool {
+	t := time.NewTimer(max(c.s.o.Retention().Interval, 100*time.Millisecond))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.urgent:
+		return true
+	case <-c.s.quit:
+		return false
+	}
 }
 
 // pause waits; false: the store ends.
@@ -109,6 +125,9 @@ func (c *cleaner) round() {
 		c.deleteLog(p, plan, manual)
 	}
 	c.expire(p)
+	if s.guard.full.Load() != nil {
+		s.guard.remeasure()
+	}
 }
 
 // deleteLog deletes files of the commit log.

@@ -48,10 +48,7 @@ func (g *diskGuard) admit(ds []*Draft) error {
 	if written < g.look.Load() {
 		return nil
 	}
-	select {
-	case g.wake <- struct{}{}:
-	default:
-	}
+	g.remeasure()
 	for _, d := range ds {
 		written += int64(len(d.Records))
 	}
@@ -59,6 +56,14 @@ func (g *diskGuard) admit(ds []*Draft) error {
 		return nil
 	}
 	return errNoRoom
+}
+
+// remeasure has it measured soon.
+func (g *diskGuard) remeasure() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
 }
 
 // run measures until the store ends.
@@ -89,6 +94,10 @@ func (g *diskGuard) measure() {
 		g.full.Store(&err)
 		if !was {
 			s.log.Error("messages are refused, reading goes on", zap.Error(err), zap.Int64("bytesFree", disk.free))
+			select {
+			case s.cleaner.urgent <- struct{}{}:
+			default:
+			}
 		}
 		return
 	}

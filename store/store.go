@@ -89,7 +89,7 @@ func Open(o Options) (*Store, error) {
 	o.setDefaults()
 	s := &Store{o: o, log: o.Log, opened: o.Now(), flushed: o.Now(), quit: make(chan struct{})}
 	s.reads.Store(&o.Reads)
-	s.guard, s.cleaner = newDiskGuard(s), &cleaner{s: s}
+	s.guard, s.cleaner = newDiskGuard(s), &cleaner{s: s, urgent: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Root, err), s.abandon())
 	}

@@ -1,5 +1,7 @@
 import java.io.BufferedReader;
+import java.io.File;
 import java.io.InputStreamReader;
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -19,6 +21,7 @@ import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
@@ -30,7 +33,9 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  *          for a line on standard input, stops cleanly, says DONE
  *   serve  starts on a store, pulls all messages of the topics that come on
  *          standard input, one line each, and looks for the keys that come as
- *          "key TOPIC KEY"; an empty line ends it
+ *          "key TOPIC KEY"; with a third word only where its queues begin and
+ *          end; "expire" makes all files old and lets the broker
+ *          delete what it deletes then; an empty line ends it
  */
 public class Exchange {
     static int nsPort, port;
@@ -50,7 +55,7 @@ public class Exchange {
             in.readLine();
         } else {
             System.out.println("READY");
-            serve(in);
+            serve(in, broker);
         }
         broker.shutdown();
         ns.shutdown();
@@ -166,7 +171,28 @@ public class Exchange {
         tx.shutdown();
     }
 
-    static void serve(BufferedReader in) throws Exception {
+    /** The clean-up rounds that the broker makes by itself after a minute. */
+    static void expire(BrokerController broker) throws Exception {
+        long old = System.currentTimeMillis() - 100 * 3600 * 1000L;
+        for (File f : new File(store + "/commitlog").listFiles()) {
+            if (!f.setLastModified(old)) {
+                throw new IllegalStateException(f.toString());
+            }
+        }
+        DefaultMessageStore ms = (DefaultMessageStore) broker.getMessageStore();
+        ms.executeDeleteFilesManually();
+        call(ms, "cleanFilesPeriodically");
+        call(ms.getQueueStore(), "cleanQueueFilesPeriodically");
+        System.out.println("log " + ms.getMinPhyOffset() + " " + ms.getMaxPhyOffset());
+    }
+
+    static void call(Object o, String method) throws Exception {
+        Method m = o.getClass().getDeclaredMethod(method);
+        m.setAccessible(true);
+        m.invoke(o);
+    }
+
+    static void serve(BufferedReader in, BrokerController broker) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("exchange-consumer");
         consumer.setNamesrvAddr("127.0.0.1:" + nsPort);
         consumer.start();
@@ -175,6 +201,11 @@ public class Exchange {
         admin.start();
         for (String line; (line = in.readLine()) != null && !line.isEmpty(); ) {
             String[] words = line.split(" ");
+            if (words[0].equals("expire")) {
+                expire(broker);
+                System.out.println("end");
+                continue;
+            }
             if (words[0].equals("key")) {
                 int found = 0;
                 try {
@@ -190,7 +221,7 @@ public class Exchange {
             }
             String topic = words[0];
             for (int id = 0; id < Integer.parseInt(words[1]); id++) {
-                pull(consumer, new MessageQueue(topic, "broker-a", id));
+                pull(consumer, new MessageQueue(topic, "broker-a", id), words.length > 2);
             }
             System.out.println("end");
         }
@@ -198,7 +229,7 @@ public class Exchange {
         admin.shutdown();
     }
 
-    static void pull(DefaultMQPullConsumer consumer, MessageQueue mq) throws Exception {
+    static void pull(DefaultMQPullConsumer consumer, MessageQueue mq, boolean endsOnly) throws Exception {
         long at = 0, max = 0;
         for (int i = 0; ; i++) { // the route needs a moment
             try {
@@ -211,6 +242,10 @@ public class Exchange {
                 }
                 Thread.sleep(500);
             }
+        }
+        if (endsOnly) {
+            System.out.println("ends " + mq.getQueueId() + " " + at + " " + max);
+            return;
         }
         while (at < max) {
             PullResult r = consumer.pull(mq, "*", at, 32, 5000);
