@@ -154,6 +154,7 @@ func TestUnsupportedStore(t *testing.T) {
 		{"config/topics.json", attr("queue.type", "BatchCQ"), true},
 		{"config/topics.json", attr("queue.type", "SimpleCQ"), false},
 		{"config/topics.json", attr("cleanup.policy", "COMPACTION"), true},
+		{"config/topics.json", attr("message.type", "LITE"), true},
 		{"config/topics.json", attr("message.type", "FIFO"), false},
 		{"config/topics.json", `nonsense`, false}, // broker/topic reports it
 		{"compaction/compactionCq/T/0/0", "x", true},

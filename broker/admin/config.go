@@ -20,7 +20,7 @@ import (
 // them. Options.Live adds those of others.
 var live = map[string]bool{
 	"autoCreateTopicEnable": true, "autoCreateSubscriptionGroup": true, "enableCreateSysGroup": true,
-	"validateSystemTopicWhenUpdateTopic": true, "enableMixedMessageType": true, "enableSplitMetadata": true,
+	"validateSystemTopicWhenUpdateTopic": true, "clearRetryTopicWhenDeleteTopic": true, "autoDeleteUnusedStats": true, "enableMixedMessageType": true, "enableSplitMetadata": true,
 	"splitMetadataSize": true, "brokerPermission": true, "configBlackList": true,
 	"namesrvAddr": true, "fetchNameSrvAddrByDnsLookup": true, "updateNameServerAddrPeriod": true, "registerNameServerPeriod": true,
 	"registerBrokerTimeoutMills": true, "forceRegister": true, "compressedRegister": true, "enableSplitRegistration": true,

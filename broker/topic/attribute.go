@@ -59,13 +59,15 @@ var attributes = map[string]Attribute{
 }
 
 // Unsupported names an attribute (without its sign) that asks for a kind of
-// queue that Gantry does not have yet, or "".
+// topic or queue that Gantry does not have yet, or "".
 func Unsupported(attributes map[string]string) string {
 	switch {
 	case attributes[AttrQueueType] == "BatchCQ":
 		return AttrQueueType + "=BatchCQ"
 	case attributes[AttrCleanupPolicy] == "COMPACTION":
 		return AttrCleanupPolicy + "=COMPACTION"
+	case attributes[AttrMessageType] == Lite.String():
+		return AttrMessageType + "=" + Lite.String()
 	}
 	return ""
 }

@@ -374,6 +374,28 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// Kinds of topics whose messages could not be served are refused, also for topics
+// that exist.
+func TestUnsupportedKinds(t *testing.T) {
+	f := loaded(t)
+	for _, isNew := range []bool{true, false} {
+		for _, attribute := range []string{"message.type=LITE", "cleanup.policy=COMPACTION"} {
+			if !isNew && !strings.HasPrefix(attribute, "message") {
+				continue // it is not changeable
+			}
+			key, value, _ := strings.Cut(attribute, "=")
+			before := f.DataVersion()
+			changed, err := f.Change(body.TopicConfig{TopicName: "T", ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6, Attributes: map[string]string{"+" + key: value}})
+			if changed || err == nil || !strings.Contains(err.Error(), attribute+" is not supported yet") || f.DataVersion() != before {
+				t.Errorf("%s, new %v: %v %v", attribute, isNew, changed, err)
+			}
+		}
+		if _, err := f.Change(body.TopicConfig{TopicName: "T", ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A topic that is being deleted is in the file until its queues are gone, and one of
 // its name is made only then. When they cannot be taken away, it stays.
 func TestDeleteOrder(t *testing.T) {
