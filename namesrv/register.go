@@ -2,6 +2,7 @@ package namesrv
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -151,9 +152,16 @@ func (s *Server) brokerHeartbeat(r *remoting.Request) {
 	r.Reply(nil, nil)
 }
 
+// longestVersion is the longest JSON text of a data version that is read; they have some 60 bytes.
+const longestVersion = 4 << 10
+
 // queryDataVersion is QUERY_DATA_VERSION (322), which a broker asks to save a
 // registration, and sends oneway as a heartbeat.
 func (s *Server) queryDataVersion(r *remoting.Request) {
+	if n := len(r.Cmd.Body); n > longestVersion { // this is an event loop
+		r.Fail(code.SystemError, fmt.Sprintf("the data version has %d bytes, more than %d", n, longestVersion))
+		return
+	}
 	if missing := absent(r, "clusterName", "brokerAddr"); missing != "" {
 		r.Fail(code.SystemError, missing+" is missing")
 		return

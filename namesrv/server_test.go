@@ -1,6 +1,7 @@
 package namesrv_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -438,5 +439,19 @@ func TestConfigUpdateWithoutDisk(t *testing.T) {
 	}
 	if f := call(t, c, 101, map[string]string{"namespace": "NS", "key": "k"}, nil); f.Code != 22 {
 		t.Errorf("and is seen: %d %v", f.Code, f.Ext)
+	}
+}
+
+// A data version of any length would be read on an event loop.
+func TestLongDataVersion(t *testing.T) {
+	g := startGantry(t, nil)
+	c := dial(t, g.addr)
+	ext := map[string]string{"clusterName": "C", "brokerName": "a", "brokerAddr": "127.0.0.1:1", "brokerId": "0"}
+	version := []byte(`{"counter":1,"stateVersion":0,"timestamp":1}`)
+	if f := call(t, c, 322, ext, version); f.Code != 0 {
+		t.Errorf("code %d %s", f.Code, f.Remark)
+	}
+	if f := call(t, c, 322, ext, append(version, bytes.Repeat([]byte{' '}, 5000)...)); f.Code != 1 || f.Remark != "the data version has 5044 bytes, more than 4096" {
+		t.Errorf("code %d %s", f.Code, f.Remark)
 	}
 }

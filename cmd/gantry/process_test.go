@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/cmd/internal/config"
+	"github.com/gantrymq/gantry/cmd/internal/serve"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/command"
 	"github.com/gantrymq/gantry/codec/header"
@@ -355,6 +360,38 @@ func TestSecondSignal(t *testing.T) {
 	p.signal(os.Interrupt)
 	if got := p.exit(); got != 128+int(syscall.SIGINT) || !strings.Contains(p.stderr(), "ending at once") {
 		t.Errorf("a second signal later: exit code %d:\n%s", got, p.stderr())
+	}
+}
+
+// A signal during the recovery of a store acts then, not minutes later, and the next start goes on with it.
+func TestSignalWhileRecovering(t *testing.T) {
+	dir := t.TempDir()
+	p := launch(t, "gantry", nil, append([]string{"broker"}, onFreePorts(dir)...)...)
+	if _, said, code := execute(t, "gantry", nil, "bench", "produce", "--addr", p.ready()["broker"], "-d", "200ms", "--warm", "1ms", "--conns", "1"); code != 0 {
+		t.Fatal(said)
+	}
+	p.signal(syscall.SIGKILL)
+	p.exit()
+
+	src := config.Source{Store: dir, Bind: "127.0.0.1", Set: []string{"listenPort=0"}, Getenv: func(string) string { return "" }}
+	c, err := src.Load(config.Servers{Broker: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("terminated"))
+	var out bytes.Buffer
+	if err := serve.Run(ctx, serve.Options{Config: c, Out: &out, Log: zap.NewNop()}); err != nil || out.Len() > 0 {
+		t.Errorf("%v; it said %s", err, &out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "abort")); err != nil {
+		t.Errorf("the store looks as if it had been closed: %v", err)
+	}
+	p = launch(t, "gantry", nil, append([]string{"broker"}, onFreePorts(dir)...)...)
+	p.ready()
+	p.signal(syscall.SIGTERM)
+	if got := p.exit(); got != 0 {
+		t.Errorf("exit code %d:\n%s", got, p.stderr())
 	}
 }
 
