@@ -65,6 +65,9 @@ func (p *Player) Close() {
 	}
 }
 
+// NoAnswer is how a script writes that nothing came within the time of @within.
+const NoAnswer = "no answer\n"
+
 // Play runs one step and gives the answer as the script writes it.
 func (p *Player) Play(ctx context.Context, st *Step) (string, error) {
 	limit := p.Limit
@@ -76,7 +79,7 @@ func (p *Player) Play(ctx context.Context, st *Step) (string, error) {
 	f, answered, err := p.play(ctx, st)
 	switch {
 	case st.Within > 0 && errors.Is(err, os.ErrDeadlineExceeded):
-		return "no answer\n", nil
+		return NoAnswer, nil
 	case st.Verb == "raw" || st.Verb == "frame":
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 			return "closed\n", nil

@@ -196,11 +196,17 @@ func playOne(ctx context.Context, t *testing.T, who string, a *refusals.Area, s 
 	return answers
 }
 
-// playStep repeats a step that only reads until the answer is the wanted one, for five seconds.
+// playStep repeats a step that only reads until the answer is the wanted one, for some seconds. A wanted answer may take
+// longer than the step waits for none.
 func playStep(ctx context.Context, p *frames.Player, st *frames.Step, want string) (got string, err error) {
-	const lag, pause = 5 * time.Second, 50 * time.Millisecond
+	const lag, pause = 8 * time.Second, 50 * time.Millisecond
+	if want != "" && want != frames.NoAnswer {
+		patient := *st
+		patient.Within = 0
+		st = &patient
+	}
 	if *update && want == "" && st.Reads() {
-		time.Sleep(lag / 16) // capturing: nothing to compare with
+		time.Sleep(lag / 25) // capturing: nothing to compare with
 	}
 	for end := time.Now().Add(lag); ; time.Sleep(pause) {
 		got, err = p.Play(ctx, st)
