@@ -414,6 +414,25 @@ func TestDeliveredBeforeTheCrash(t *testing.T) {
 	}
 }
 
+func TestSameProperties(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"A\x011\x02B\x012\x02", "A\x011\x02B\x012\x02", true},
+		{"A\x011\x02B\x012\x02", "B\x012\x02A\x011", true},
+		{"A\x011\x02", "A\x011\x02__CRC32#\x010123456789\x02", true},
+		{"A\x011\x02B\x012\x02", "A\x011\x02", false},
+		{"A\x011\x02", "A\x011\x02B\x012\x02", false},
+		{"A\x011\x02", "A\x012\x02", false},
+		{"", "", true},
+	} {
+		if got := sameProperties([]byte(c.a), []byte(c.b)); got != c.same {
+			t.Errorf("%q and %q: %v", c.a, c.b, got)
+		}
+	}
+}
+
 // Many messages in large records go in batches of bounded size.
 func TestBatches(t *testing.T) {
 	f := ready(t, setup{segment: 64 << 20})

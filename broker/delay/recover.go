@@ -70,10 +70,27 @@ func (l *level) delivered(m *message.Record, at int64, begin map[*consumequeue.Q
 
 // isCopy tells whether r is what was stored when m was delivered.
 func isCopy(m, r *message.Record) bool {
-	props := r.Properties
-	if _, ok := message.Get(props, message.PropertyCRC32); ok {
-		props = message.Sanitize(nil, props, message.PropertyCRC32)
-	}
 	return r.BornTimestamp == m.BornTimestamp && r.BornHost == m.BornHost && r.StoreHost == m.StoreHost && r.Flag == m.Flag &&
-		r.ReconsumeTimes == m.ReconsumeTimes && bytes.Equal(props, m.Properties) && bytes.Equal(r.Body, m.Body)
+		r.ReconsumeTimes == m.ReconsumeTimes && bytes.Equal(r.Body, m.Body) && sameProperties(m.Properties, r.Properties)
+}
+
+// sameProperties compares without the CRC, and without their order: Java's broker
+// writes them in another one.
+func sameProperties(a, b []byte) bool {
+	n := 0
+	for k, v := range message.All(a) {
+		if string(k) == message.PropertyCRC32 {
+			continue
+		}
+		if w, ok := message.Get(b, string(k)); !ok || !bytes.Equal(v, w) {
+			return false
+		}
+		n++
+	}
+	for k := range message.All(b) {
+		if string(k) != message.PropertyCRC32 {
+			n--
+		}
+	}
+	return n == 0
 }
