@@ -39,8 +39,8 @@ type hanging struct {
 
 const (
 	firstRound = time.Minute // after the start, as in Java
-	freeStep   = 64 << 20
-	freePause  = 20 * time.Millisecond
+	freeStep   = 16 << 20
+	freePause  = 10 * time.Millisecond
 	// manualRounds is how many rounds request 329 is good for, as in Java.
 	manualRounds = 20
 	// someQueues is how many queues the dispatcher moves on at once.
