@@ -94,6 +94,8 @@ func (h *Handlers) CheckClient(r *remoting.Request) {
 		r.Reply(nil, nil)
 	case !h.Sessions.o.Settings.Bool("enablePropertyFilter"):
 		r.Fail(code.SystemError, "The broker does not support consumer to filter message by "+s.ExpressionType)
+	case s.ExpressionType == TypeSQL && s.SubString == "":
+		r.Fail(code.SubscriptionParseFailed, "the expression is empty")
 	case s.ExpressionType == TypeSQL:
 		r.Fail(code.SystemError, "The broker does not support consumer to filter message by "+s.ExpressionType+": it is not built yet")
 	default:
