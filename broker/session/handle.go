@@ -177,20 +177,17 @@ func (h *Handlers) List(r *remoting.Request) {
 		r.Fail(code.SystemError, "GetConsumerListByGroupRequest: field consumerGroup is missing")
 		return
 	}
-	var list body.GetConsumerListByGroupResponseBody
+	var ids []byte
 	if g := h.Sessions.Consumers(name); g != nil {
-		for _, m := range h.Sessions.Members(g) {
-			list.ConsumerIDList = append(list.ConsumerIDList, m.ClientID)
+		var err error
+		if ids, err = h.Sessions.clientIDs(g); err != nil {
+			r.Fail(code.SystemError, err.Error())
+			return
 		}
 	}
-	if len(list.ConsumerIDList) == 0 {
+	if ids == nil {
 		r.Respond(code.SystemError, "no consumer for this group, "+string(name), empty, nil)
 		return
 	}
-	text, err := fastjson.Marshal(&list)
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(empty, text)
+	r.Reply(empty, ids)
 }

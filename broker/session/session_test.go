@@ -145,6 +145,19 @@ func (f *fixture) ids(group string) string {
 	return strings.Join(ids, " ")
 }
 
+// list is the answer to request 38.
+func (f *fixture) list(group string) string {
+	g := f.Consumers([]byte(group))
+	if g == nil {
+		return ""
+	}
+	text, err := f.clientIDs(g)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(text)
+}
+
 func (f *fixture) expect(what string, got, want string) {
 	f.t.Helper()
 	if got != want {
@@ -278,6 +291,29 @@ func TestNoticesHaveADistance(t *testing.T) {
 	join("G")
 	if n := notices(first, time.Second); n != 0 {
 		t.Errorf("%d notices", n)
+	}
+}
+
+// The list of members is made once for all who ask, and never old.
+func TestList(t *testing.T) {
+	f := newFixture(t)
+	a, b := f.dial(), f.dial()
+	f.beat(a, "c1", "G", sub("T", 1))
+	f.expect("one", f.list("G"), `{"consumerIdList":["c1"]}`)
+	g := f.Consumers([]byte("G"))
+	if n := testing.AllocsPerRun(10, func() { _, _ = f.clientIDs(g) }); n > 1 {
+		t.Errorf("%v allocations for an answer that is there", n)
+	}
+	f.beat(b, "c2", "G", sub("T", 1))
+	f.expect("joined", f.list("G"), `{"consumerIdList":["c1","c2"]}`)
+	f.beat(a, "c3", "G", sub("T", 1))
+	f.expect("renamed", f.list("G"), `{"consumerIdList":["c3","c2"]}`)
+	b.Close("gone")
+	f.expect("closed", f.list("G"), `{"consumerIdList":["c3"]}`)
+	f.UnregisterConsumer(a, "G", true)
+	f.expect("left", f.list("G"), "")
+	if text, err := f.clientIDs(g); text != nil || err != nil { // asked for at the last moment
+		t.Errorf("%s %v", text, err)
 	}
 }
 

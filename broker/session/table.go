@@ -15,6 +15,7 @@ import (
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/command"
+	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/settings"
 )
 
@@ -42,9 +43,11 @@ type Group struct {
 	Name string
 
 	view atomic.Pointer[view]
+	ids  atomic.Pointer[idList]
 
 	// Guarded by Table.mu.
 	members []*Member // in the order in which they came
+	gen     uint64    // steps when members or their client ids change
 	owner   *Member   // whose heartbeat told subscriptions last
 
 	quiet time.Time // until then the members are told nothing more
@@ -172,6 +175,37 @@ func (t *Table) Members(g *Group) []Member {
 	return copyMembers(g.members)
 }
 
+// idList is the answer to request 38 as of one generation of the members. All of
+// them ask after each notice, so it is made once.
+type idList struct {
+	gen  uint64
+	text []byte // nil: there are none
+}
+
+// clientIDs returns the client ids of a group's members as the body of an answer,
+// nil if there are none.
+func (t *Table) clientIDs(g *Group) ([]byte, error) {
+	t.mu.Lock()
+	l := &idList{gen: g.gen}
+	if had := g.ids.Load(); had != nil && had.gen == l.gen {
+		t.mu.Unlock()
+		return had.text, nil
+	}
+	list := body.GetConsumerListByGroupResponseBody{ConsumerIDList: make([]string, len(g.members))}
+	for i, m := range g.members {
+		list.ConsumerIDList[i] = m.ClientID
+	}
+	t.mu.Unlock()
+	if len(list.ConsumerIDList) > 0 {
+		var err error
+		if l.text, err = fastjson.Marshal(&list); err != nil {
+			return nil, err
+		}
+	}
+	g.ids.Store(l)
+	return l.text, nil
+}
+
 // Member returns the consumer of a group with that client id. A client that came
 // back on another connection may be there twice: the last one counts.
 func (t *Table) Member(g *Group, clientID string) (m Member, ok bool) {
@@ -288,10 +322,12 @@ func (t *Table) RegisterConsumer(c Client, d *body.ConsumerData, sub, notify boo
 		m = c.member(now)
 		k.consumers[g] = m
 		g.members = append(g.members, m)
+		g.gen++
 	} else if m.ClientID != c.ID {
 		t.log(t.o.Log.Error, "a connection changed its client id", zap.String("group", g.Name), zap.String("was", m.ClientID),
 			zap.String("is", c.ID), zap.Stringer("remote", c.Conn.Remote()))
 		*m = *c.member(now)
+		g.gen++
 	}
 	m.Last = now
 	changed := t.update(g, m, d, sub, now)
@@ -477,6 +513,7 @@ func (t *Table) removeConsumer(k *connection, g *Group, why string) {
 	m := k.consumers[g]
 	delete(k.consumers, g)
 	g.members = slices.DeleteFunc(g.members, func(o *Member) bool { return o == m })
+	g.gen++
 	if g.owner == m {
 		g.owner = nil
 	}
