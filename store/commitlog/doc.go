@@ -27,6 +27,10 @@
 // caller whose turn may have to wait for the disk: after a turn that was slow,
 // or when a segment has to be added.
 //
+// What waits for a leader whose write takes too long is given up, if it is a
+// client's (Limits): it is taken out of the queue, so that it is certain not
+// to be stored. A draft that a leader has taken is never given up.
+//
 // Invariants, all kept by there being one leader at a time:
 //
 //   - A queue offset belongs to a record that is in the log: it is given out

@@ -109,8 +109,9 @@ type Draft struct {
 	// Seal, if set, runs in the leader when all offsets are patched. It may
 	// change bytes of Records, not their length (CRC tail).
 	Seal func(*Draft)
-	// Done gets the result, exactly once, on the goroutine of the leader or
-	// the flusher: it must not block. The draft is the caller's again.
+	// Done gets the result, exactly once, on the goroutine of the leader, of
+	// the flusher or of a timer: it must not block. The draft is the caller's
+	// again.
 	Done Completer
 
 	// Results.

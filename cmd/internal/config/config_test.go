@@ -69,7 +69,7 @@ func TestWhatIsStronger(t *testing.T) {
 		{"-n", Source{Getenv: getenv, File: conf, Namesrv: "10.0.0.3:9876;10.0.0.4:9876"}, map[string]string{"namesrvAddr": "10.0.0.3:9876;10.0.0.4:9876"}},
 		{"--set", Source{Getenv: getenv, File: conf, Namesrv: "10.0.0.3:9876", Set: []string{"namesrvAddr=10.0.0.5:9876", "brokerName = a=b"}},
 			map[string]string{"namesrvAddr": "10.0.0.5:9876", "brokerName": "a=b"}},
-		{"--store and --bind", Source{Store: "/data/x", Bind: "127.0.0.1"}, map[string]string{"storePathRootDir": "/data/x", "storePathCommitLog": "/data/x/commitlog", "bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1"}},
+		{"--store and --bind", Source{Store: "/data/x", Bind: "127.0.0.1"}, map[string]string{"storePathRootDir": "/data/x", "storePathCommitLog": "/data/x/commitlog", "bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1"}},
 		{"--bind and brokerIP1 in the file", Source{File: file(t, "brokerIP1=10.0.0.7\n"), Bind: "127.0.0.1"}, map[string]string{"bindAddress": "127.0.0.1", "brokerIP1": "10.0.0.7"}},
 		{"--bind and --set brokerIP1", Source{Bind: "127.0.0.1", Set: []string{"brokerIP1=10.0.0.7"}}, map[string]string{"brokerIP1": "10.0.0.7"}},
 	} {
