@@ -67,6 +67,7 @@ type Store struct {
 
 	deletedFile *configfile.File
 	deleted     deletedTopics // owned by the dispatcher
+	deletions   deletions     // topics that wait to be deleted
 
 	marked  bool // abort was written
 	started bool
@@ -435,21 +436,6 @@ func (s *Store) TopicQueues(topic string) []*consumequeue.Queue { return s.queue
 // DispatchBehind is how many bytes of the log are not dispatched yet.
 func (s *Store) DispatchBehind() int64 {
 	return max(0, s.commitLog.Visible()-s.dispatcher.Position())
-}
-
-// DeleteTopic removes the queues of a topic. Its records stay in the log until
-// they expire, and do not come back in a recovery. A topic of that name that
-// is created later starts with empty queues.
-func (s *Store) DeleteTopic(topic string) error {
-	return s.dispatcher.Do(func() error {
-		end := s.commitLog.Written()
-		s.deleted[topic] = end
-		if err := s.deletedFile.Save(s.deleted.encode()); err != nil {
-			return fmt.Errorf("note the deletion of topic %s: %w", topic, err)
-		}
-		s.builder.Forget(topic, end)
-		return s.queues.Delete(topic)
-	})
 }
 
 // pruneDeleted forgets deleted topics of which nothing is left in the log.

@@ -32,8 +32,8 @@ type Options struct {
 	// changes while it waits for name servers is told together afterwards.
 	OnChange func(ts []*Topic)
 	// OnDelete takes away what hangs on the name of a topic that is being deleted:
-	// its queues and the groups' offsets. An error leaves the topic as it was. Until
-	// it returns, no topic of that name is made.
+	// its queues and the groups' offsets. After an error there is a topic of that name
+	// still. Until it returns, none is made.
 	OnDelete func(name string) error
 	Now      func() time.Time // time.Now if nil
 	Log      *zap.Logger      // may be nil
@@ -407,8 +407,7 @@ func (t *Table) Delete(name string) (found bool, err error) {
 	err = t.leave(name, h)
 	defer t.mu.Unlock()
 	if err != nil {
-		h.deleted.Store(false)
-		t.topics.Set(name, h)
+		t.put(*h.Config()) // another handle: of the queues some may be gone
 		return true, err
 	}
 	if t.o.Settings.Bool("autoDeleteUnusedStats") {

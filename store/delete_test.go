@@ -1,0 +1,103 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/gantrymq/gantry/store/vfs"
+)
+
+// Topics that are deleted at the same time are noted together.
+func TestDeleteTopicsTogether(t *testing.T) {
+	m := vfs.NewFaults(vfs.NewMem())
+	o := smallOptions(t, m, newClock())
+	s := mustOpen(t, o)
+	s.Start()
+	const topics = 50
+	for i := range topics {
+		send(t, s, numbered(fmt.Sprint("T", i), 0, 0, 2)...)
+	}
+	settle(t, s)
+	notes, first := 0, make(chan struct{})
+	release := make(chan struct{})
+	m.Add(vfs.Rule{Ops: vfs.OpSync, Path: "/gantry/deleted", Before: func(vfs.Op, string) {
+		if notes++; notes == 1 {
+			close(first)
+		}
+		<-release
+	}})
+	var wg sync.WaitGroup
+	remove := func(i int) {
+		wg.Go(func() {
+			if err := s.DeleteTopic(fmt.Sprint("T", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	remove(0)
+	<-first // the others come while it is noted
+	for i := range topics - 1 {
+		remove(i + 1)
+	}
+	waiting := func() int {
+		s.deletions.mu.Lock()
+		defer s.deletions.mu.Unlock()
+		return len(s.deletions.list)
+	}
+	for waiting() < topics-1 {
+		runtime.Gosched()
+	}
+	close(release)
+	wg.Wait()
+	if notes != 2 {
+		t.Errorf("%d notes for %d topics", notes, topics)
+	}
+	if n := len(s.Queues()); n != 0 {
+		t.Errorf("%d queues are left", n)
+	}
+	mustClose(t, s)
+}
+
+// A deletion that cannot be noted has not happened, also not after the next one and a
+// recovery.
+func TestDeleteTopicFails(t *testing.T) {
+	mem := vfs.NewMem()
+	m := vfs.NewFaults(mem)
+	o := smallOptions(t, m, newClock())
+	s := mustOpen(t, o)
+	s.Start()
+	want := numbered("Stays", 0, 0, 10)
+	send(t, s, append(slices.Clone(want), numbered("Gone", 0, 0, 3)...)...)
+	settle(t, s)
+	broken := errors.New("no disk")
+	restore := m.Add(vfs.Rule{Ops: vfs.OpSync, Path: "/gantry/deleted", Err: broken})
+	if err := s.DeleteTopic("Stays"); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	restore()
+	wantBodies(t, s, "Stays", 0, bodiesOf(numbered("Stays", 0, 0, 10)))
+	if err := s.DeleteTopic("Gone"); err != nil {
+		t.Fatal(err)
+	}
+	clone := mem.KillClone()
+	s.Close(t.Context())
+	// Everything is built anew from the log.
+	for _, dir := range []string{"/Stays", "/Gone"} {
+		if list, err := clone.ReadDir(queueDir + dir + "/0"); err == nil {
+			for _, f := range list {
+				clone.Remove(queueDir + dir + "/0/" + f.Name)
+			}
+		}
+	}
+	o.FS = clone
+	s = mustOpen(t, o)
+	wantBodies(t, s, "Stays", 0, bodiesOf(numbered("Stays", 0, 0, 10)))
+	if _, ok := s.Lookup("Gone", 0); ok {
+		t.Error("the deleted topic is back")
+	}
+	mustClose(t, s)
+}
