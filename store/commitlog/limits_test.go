@@ -1,10 +1,14 @@
 package commitlog
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/vfs"
 )
 
@@ -137,4 +141,87 @@ func TestQueueOfDraftsIsBounded(t *testing.T) {
 			o.next(t, OK, 900*time.Millisecond)
 		}
 	})
+}
+
+// Many senders, a disk that stalls at random, and limits that change meanwhile:
+// what was acknowledged is in the log, once and at the offset that was told; what
+// was refused is not.
+func TestRandomStalls(t *testing.T) {
+	for _, mode := range []FlushMode{Async, Sync} {
+		synctest.Test(t, func(t *testing.T) {
+			seed := uint64(time.Now().UnixNano()) ^ rand.Uint64()
+			t.Logf("seed %d", seed)
+			f := vfs.NewFaults(vfs.NewMem())
+			opts := testOptions(mode)
+			opts.Limits = Limits{BusyAfter: 50 * time.Millisecond, MaxWait: 20 * time.Millisecond, MaxDrafts: 10}
+			l := openLog(t, f, opts)
+			var mu sync.Mutex
+			disk := rand.New(rand.NewPCG(seed, 0))
+			f.Add(vfs.Rule{Ops: vfs.OpWrite, Path: "/log/", Before: func(vfs.Op, string) {
+				mu.Lock()
+				n := disk.IntN(100)
+				mu.Unlock()
+				if n < 20 {
+					time.Sleep(time.Duration(n*n) * time.Millisecond / 4)
+				}
+			}})
+			const senders, each = 8, 60
+			var c Counter
+			drafts := make([][]*Draft, senders)
+			var w sync.WaitGroup
+			for i := range senders {
+				w.Go(func() {
+					rnd := rand.New(rand.NewPCG(seed, uint64(i)+1))
+					for n := range each {
+						var ds []*Draft
+						done := new(waitGroup)
+						for m := range 1 + rnd.IntN(3) {
+							body := fmt.Appendf(nil, "%d/%d/%d", i, n, m)
+							ds = append(ds, &Draft{Records: record("T", 0, body), Counter: &c, Expires: i%4 != 0, Done: done})
+						}
+						done.Add(len(ds))
+						l.Append(ds)
+						if rnd.IntN(3) == 0 {
+							done.Wait()
+						}
+						time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
+						if rnd.IntN(20) == 0 {
+							l.SetLimits(Limits{BusyAfter: time.Duration(20+rnd.IntN(50)) * time.Millisecond, MaxWait: time.Duration(rnd.IntN(30)) * time.Millisecond, MaxDrafts: 5 + rnd.IntN(10)})
+						}
+						done.Wait()
+						drafts[i] = append(drafts[i], ds...)
+					}
+				})
+			}
+			w.Wait()
+			stored := map[string]message.Record{}
+			for _, r := range walkAll(t, l) {
+				if _, twice := stored[string(r.Body)]; twice {
+					t.Errorf("%s is stored twice", r.Body)
+				}
+				stored[string(r.Body)] = r
+			}
+			seen := map[Status]int{}
+			for i := range drafts {
+				for _, d := range drafts[i] {
+					seen[d.Status]++
+					var r message.Record
+					if err := r.Decode(d.Records, message.Layout); err != nil {
+						t.Fatal(err)
+					}
+					in, is := stored[string(r.Body)]
+					if is != d.Status.Stored() || is && (in.QueueOffset != d.QueueOffset || in.PhysicalOffset != d.PhysicalOffset) {
+						t.Errorf("%s: %v, in the log: %v", r.Body, d.Status, is)
+					}
+					if !d.Expires && (d.Status == Expired || d.Status == Cleared) {
+						t.Errorf("%s was given up", r.Body)
+					}
+				}
+			}
+			if int(c.Load()) != len(stored) || l.queuedB != 0 {
+				t.Errorf("the queue is at %d with %d records, %d bytes wait", c.Load(), len(stored), l.queuedB)
+			}
+			t.Log(seen)
+		})
+	}
 }
