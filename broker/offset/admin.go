@@ -30,6 +30,10 @@ func (h *Handlers) Clone(r *remoting.Request) {
 		r.Fail(code.SystemError, err.Error())
 		return
 	}
+	if q.Topic == "" {
+		r.Reply(nil, nil)
+		return
+	}
 	switch {
 	case q.SrcGroup == "":
 		r.Fail(code.SystemError, "CloneGroupOffsetRequest: field srcGroup is missing")
@@ -38,7 +42,7 @@ func (h *Handlers) Clone(r *remoting.Request) {
 		r.Fail(code.SystemError, "CloneGroupOffsetRequest: field destGroup is missing")
 		return
 	}
-	if q.Topic != "" && h.Topics.FindString(q.Topic) != nil && (q.Offline || h.subscribes(q.SrcGroup, q.Topic)) {
+	if h.Topics.FindString(q.Topic) != nil && (q.Offline || h.subscribes(q.SrcGroup, q.Topic)) {
 		h.Offsets.Clone(q.Topic, q.SrcGroup, q.DestGroup)
 	}
 	r.Reply(nil, nil)
@@ -61,7 +65,7 @@ func (h *Handlers) Correction(r *remoting.Request) {
 		r.Fail(code.SystemError, err.Error())
 		return
 	}
-	if q.Topic == "" {
+	if q.Topic == "" && !h.Offsets.empty() { // the original misses it when it has something to compare
 		r.Fail(code.SystemError, "QueryCorrectionOffset: field topic is missing")
 		return
 	}

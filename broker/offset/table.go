@@ -256,6 +256,16 @@ func (t *Table) deleteWhere(is func(topic, group string) bool) {
 	}
 }
 
+// empty tells whether no group has committed anything.
+func (t *Table) empty() bool {
+	for _, p := range t.entries.All() {
+		if p.committedOffsets() != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Topics lists the topics a group has committed offsets of.
 func (t *Table) Topics(group string) (topics []string) {
 	for key, p := range t.entries.All() {
