@@ -30,13 +30,12 @@ func (h *Handlers) Clone(r *remoting.Request) {
 		r.Fail(code.SystemError, err.Error())
 		return
 	}
-	if q.Topic == "" {
-		r.Reply(nil, nil)
-		return
-	}
 	switch {
-	case q.SrcGroup == "":
+	case q.SrcGroup == "" && (q.Topic != "" || !h.Offsets.empty()): // the original misses it when it has something to look at
 		r.Fail(code.SystemError, "CloneGroupOffsetRequest: field srcGroup is missing")
+		return
+	case q.Topic == "":
+		r.Reply(nil, nil)
 		return
 	case q.DestGroup == "":
 		r.Fail(code.SystemError, "CloneGroupOffsetRequest: field destGroup is missing")
