@@ -84,7 +84,7 @@ func perform(t *testing.T, m *Matrix, pair Servers, last func(context.Context, *
 	}
 	defer r.Kill()
 	t.Logf("servers and clients up after %v", time.Since(begin))
-	r.Perform(ctx, plays, 6, func(p scenario.Play, results []scenario.Result) {
+	r.Perform(ctx, plays, 8, func(p scenario.Play, results []scenario.Result) {
 		for _, res := range results {
 			m.Add(p.Who(), res.Feature, pair, res.OK)
 			if !res.OK {

@@ -54,62 +54,72 @@ func delayed(kind agent.Kind) Play {
 	}}
 }
 
-// deadLetters: a listener gives messages back; one group's come again until they are taken, another group's become dead
-// letters after two retries.
-func deadLetters(kind agent.Kind) Play {
-	return Play{Name: "dead", Producer: kind, Consumer: kind, Features: []string{Retry, DeadLetters}, run: func(s *stage) {
-		topic, err := s.topic(2)
-		if err != nil {
-			s.broken = err
-			return
-		}
-		p, err := s.producer(s.Producer, agent.ProducerOptions{})
-		if err != nil {
-			s.broken = err
-			return
-		}
-		m := agent.Messages{Topic: topic, Mode: "sync", Key: "again", Count: 4, Seed: 1, Tags: []string{"A"}}
-		s.feature(Retry, func() (string, error) {
-			c, err := s.consumer(s.Consumer, agent.Subscription{Group: s.name("group"), Topic: topic, Fail: 1})
+// given makes a play of messages that a listener gives back. The producer has a topic of its own for it.
+func given(name, feature string, kind agent.Kind, run func(s *stage, p *agent.Producer, m agent.Messages) error) Play {
+	return Play{Name: name, Producer: kind, Consumer: kind, Features: []string{feature}, run: func(s *stage) {
+		s.feature(feature, func() (string, error) {
+			topic, err := s.topic(2)
 			if err != nil {
 				return "", err
 			}
-			if err := s.send(p, m); err != nil {
-				return "", err
-			}
-			return "", s.retried(m, c, topic, 1)
-		})
-		s.feature(DeadLetters, func() (string, error) {
-			group := s.name("group")
-			if err := s.limited(group, 2); err != nil {
-				return "", err
-			}
-			c, err := s.consumer(s.Consumer, agent.Subscription{Group: group, Topic: topic, Fail: 100, Most: 2})
+			p, err := s.producer(s.Producer, agent.ProducerOptions{})
 			if err != nil {
 				return "", err
 			}
-			if err := s.retried(m, c, topic, 2); err != nil {
-				return "", err
-			}
-			dlq := "%DLQ%" + group
-			if err := s.route(dlq); err != nil {
-				return "", err
-			}
-			d, err := s.consumer(s.Consumer, agent.Subscription{Group: s.name("group"), Topic: dlq})
-			if err != nil {
-				return "", err
-			}
-			if err := s.once(m.Want(), d); err != nil {
-				return "", fmt.Errorf("dead letters: %w", err)
-			}
-			for _, dead := range d.Messages() {
-				if got := dead.Props["RETRY_TOPIC"]; got != topic {
-					err = errors.Join(err, fmt.Errorf("dead letter %s: property RETRY_TOPIC is %q, not %q", dead.Key, got, topic))
-				}
-			}
-			return "", err
+			return "", run(s, p, agent.Messages{Topic: topic, Mode: "sync", Key: "again", Count: 4, Seed: 1, Tags: []string{"A"}})
 		})
 	}}
+}
+
+// retry: what a listener gives back comes again until it takes it.
+func retry(kind agent.Kind) Play {
+	return given("retry", Retry, kind, func(s *stage, p *agent.Producer, m agent.Messages) error {
+		c, err := s.consumer(s.Consumer, agent.Subscription{Group: s.name("group"), Topic: m.Topic, Fail: 1})
+		if err != nil {
+			return err
+		}
+		if err := s.send(p, m); err != nil {
+			return err
+		}
+		return s.retried(m, c, m.Topic, 1)
+	})
+}
+
+// deadLetters: what a listener never takes becomes a dead letter after two retries.
+func deadLetters(kind agent.Kind) Play {
+	return given("dead", DeadLetters, kind, func(s *stage, p *agent.Producer, m agent.Messages) error {
+		group := s.name("group")
+		if err := s.limited(group, 2); err != nil {
+			return err
+		}
+		c, err := s.consumer(s.Consumer, agent.Subscription{Group: group, Topic: m.Topic, Fail: 100, Most: 2})
+		if err != nil {
+			return err
+		}
+		if err := s.send(p, m); err != nil {
+			return err
+		}
+		if err := s.retried(m, c, m.Topic, 2); err != nil {
+			return err
+		}
+		dlq := "%DLQ%" + group
+		if err := s.route(dlq); err != nil {
+			return err
+		}
+		d, err := s.consumer(s.Consumer, agent.Subscription{Group: s.name("group"), Topic: dlq})
+		if err != nil {
+			return err
+		}
+		if err := s.once(m.Want(), d); err != nil {
+			return fmt.Errorf("dead letters: %w", err)
+		}
+		for _, dead := range d.Messages() {
+			if got := dead.Props["RETRY_TOPIC"]; got != m.Topic {
+				err = errors.Join(err, fmt.Errorf("dead letter %s: property RETRY_TOPIC is %q, not %q", dead.Key, got, m.Topic))
+			}
+		}
+		return err
+	})
 }
 
 // limited makes a group whose messages become dead letters after so many retries; the oldest client leaves that to the broker.

@@ -7,7 +7,7 @@ func Plays() []Play {
 	var plays []Play
 	// The long ones first, so that they do not stand alone at the end of a run.
 	for _, k := range agent.Kinds {
-		plays = append(plays, deadLetters(k), orderly(k, k), clustering(k, k))
+		plays = append(plays, deadLetters(k), retry(k), orderly(k, k), clustering(k, k))
 	}
 	plays = append(plays,
 		orderly(agent.Java5, agent.Go), clustering(agent.Java5, agent.Go),
