@@ -42,7 +42,7 @@ integration: build ## our processes as processes: crash, lock, store swap, sourc
 	$(SUITE) integration 160 $(GO) test -count=1 ./integration/...
 
 compat: build ## real clients and the Java servers; writes compat/MATRIX.md
-	$(SUITE) compat 320 $(GO) test -count=1 $$($(GO) list ./compat/... | grep -v compat/official)
+	$(SUITE) compat 720 $(GO) test -count=1 $$($(GO) list ./compat/... | grep -v compat/official)
 
 official: build ## RocketMQ's own integration tests against Gantry (a part; all of them in stress); writes into compat/MATRIX.md
 	$(SUITE) official 480 $(GO) test -count=1 -timeout 16m ./compat/official/...
