@@ -1,8 +1,13 @@
 package broker
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/zap"
@@ -12,6 +17,7 @@ import (
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/command"
 	"github.com/gantrymq/gantry/codec/header"
+	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/codec/settings"
 )
 
@@ -150,5 +156,57 @@ func TestIPv6Broker(t *testing.T) {
 				t.Errorf("%v: code %d %s", rq, c.Code, c.Remark)
 			}
 		}
+	}
+}
+
+// forward carries connections of a free port to another, as a container's host
+// does, and returns the port.
+func forward(t *testing.T, to *atomic.Pointer[string]) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w sync.WaitGroup
+	t.Cleanup(func() { l.Close(); w.Wait() })
+	w.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			w.Go(func() {
+				defer in.Close()
+				out, err := net.Dial("tcp", *to.Load())
+				if err != nil {
+					return
+				}
+				w.Go(func() { _, _ = io.Copy(out, in); out.Close() })
+				_, _ = io.Copy(in, out)
+			})
+		}
+	})
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// B153: all that a client learns of the broker leads through the mapped port, the
+// message's own id included.
+func TestThroughAMappedPort(t *testing.T) {
+	var to atomic.Pointer[string]
+	port := forward(t, &to)
+	b := start(t, setup{set: map[string]string{"advertisedAddress": fmt.Sprint("127.0.0.1:", port)}})
+	to.Store(&b.at.Broker)
+	told := b.Addresses().Broker
+	c := b.call(told, code.SendMessageV2, sendHeader("T", 0, ""), []byte("x"))
+	var resp header.SendMessageResponse
+	if err := resp.Decode(c.Fields); err != nil || c.Code != 0 {
+		t.Fatalf("code %d %s, %v", c.Code, c.Remark, err)
+	}
+	host, offset, err := message.ParseOffsetID(string(resp.MsgID))
+	if err != nil || host.String() != told {
+		t.Fatalf("the id says %v, clients are told %s: %v", host, told, err)
+	}
+	c = b.call(host.String(), code.ViewMessageByID, &header.ViewMessageRequest{Offset: offset}, nil)
+	if recs := records(t, c.Body); c.Code != 0 || len(recs) != 1 || string(recs[0].Body) != "x" {
+		t.Errorf("code %d %s", c.Code, c.Remark)
 	}
 }
