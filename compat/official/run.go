@@ -57,16 +57,20 @@ func (o Options) work(ctx context.Context, dir string, queue <-chan Class, note 
 			note(fmt.Errorf("%s: not begun: %w", c.Name, ctx.Err()))
 			continue
 		}
+		limited, cancel := context.WithTimeout(ctx, o.Limit)
+		var err error
 		if r == nil {
-			var err error
 			born++
 			if r, err = startRunner(o.Maker, filepath.Join(dir, fmt.Sprint(born))); err != nil {
+				cancel()
 				note(err)
 				return
 			}
+			err = r.warmUp(limited)
 		}
-		limited, cancel := context.WithTimeout(ctx, o.Limit)
-		err := r.run(limited, c, each)
+		if err == nil {
+			err = r.run(limited, c, each)
+		}
 		cancel()
 		if err != nil {
 			note(err)

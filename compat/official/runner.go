@@ -96,7 +96,16 @@ func (r *runner) run(ctx context.Context, c Class, each func(Result)) error {
 	if len(c.Without) > 0 {
 		without = strings.Join(c.Without, ",")
 	}
-	if err := r.tell("run", root+c.Name, without); err != nil {
+	return r.order(ctx, root+c.Name, without, each)
+}
+
+// warmUp runs what makes the JVM ready for classes that are sensitive to its speed.
+func (r *runner) warmUp(ctx context.Context) error {
+	return r.order(ctx, "gantry.official.WarmUp", "-", func(Result) {})
+}
+
+func (r *runner) order(ctx context.Context, class, without string, each func(Result)) error {
+	if err := r.tell("run", class, without); err != nil {
 		return err
 	}
 	for {
@@ -119,10 +128,10 @@ func (r *runner) run(ctx context.Context, c Class, each func(Result)) error {
 				return nil
 			}
 		case <-r.jvm.Exited():
-			return fmt.Errorf("%s: its JVM ended:\n%s", c.Name, r.jvm.Tail(30))
+			return fmt.Errorf("%s: its JVM ended:\n%s", class, r.jvm.Tail(30))
 		case <-ctx.Done():
 			r.dump()
-			return fmt.Errorf("%s: %w; stacks at the end of %s", c.Name, ctx.Err(), r.jvm.Log)
+			return fmt.Errorf("%s: %w; stacks at the end of %s", class, ctx.Err(), r.jvm.Log)
 		}
 	}
 }
