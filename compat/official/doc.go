@@ -27,7 +27,7 @@
 // # What must pass
 //
 // baseline.tsv has a line for each test: its outcomes on the Java servers, seconds, where it runs (ci: always; stress: with
-// GANTRY_STRESS=1; out: nowhere) and why it is out. What the Java servers passed in the last three rounds, Gantry has to pass.
+// GANTRY_STRESS=1; out: nowhere) and why it is out. What the Java servers passed in three rounds in a row, Gantry has to pass.
 // A class with a failed test gets one second try, which is reported. TestOfficialSuite does all that and writes its section
 // of MATRIX.md; the command run adds rounds to the baseline, or tries single classes:
 //

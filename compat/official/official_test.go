@@ -94,7 +94,7 @@ func TestOfficialSuite(t *testing.T) {
 
 func TestParseTests(t *testing.T) {
 	const head = "test\tjava\tseconds\twhere\treason\n"
-	tests, err := ParseTests(head + "a.B#c\tPASS,PASS,PASS,FAIL\t1.5\tci\t\na.B#a\tFAIL,PASS,PASS,PASS\t0.2\tci\t\nb.C#*\t\t0.0\tout\tnot built\n")
+	tests, err := ParseTests(head + "a.B#c\tPASS,PASS,FAIL,PASS\t1.5\tci\t\na.B#a\tFAIL,PASS,PASS,PASS,FAIL\t0.2\tci\t\nb.C#*\t\t0.0\tout\tnot built\n")
 	if err != nil || len(tests) != 3 || tests[0].Method != "a" || !tests[0].Firm() || tests[1].Firm() || tests[1].Millis != 1500 ||
 		tests[2].Firm() || tests[1].Package() != "a" {
 		t.Errorf("%+v %v", tests, err)

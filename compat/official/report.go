@@ -106,7 +106,7 @@ func Text(where string, all []Test, verdicts []Verdict) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `Tests of org.apache.rocketmq:rocketmq-test:5.5.0 against a Gantry name server and three Gantry brokers, as the last run of
-%s saw them. "Java": passed in three of three rounds by the Java servers; Gantry has to pass these, with a second try at most.
+%s saw them. "Java": passed in three rounds in a row by the Java servers; Gantry has to pass these, with a second try at most.
 "open": did not pass, nor firmly on Java. Single tests and reasons: compat/official/baseline.tsv.
 
 | package | tests | Java | run here | passed | at the second try | failed | open | left out |
