@@ -400,7 +400,7 @@ func TestDeleteFailureKeepsTheSegment(t *testing.T) {
 	}
 }
 
-// The name goes first and for good, then the space, in steps, and only when the
+// B039: the name goes first and for good, then the space, in steps, and only when the
 // last view is gone: whoever touches a page behind the end of a file is killed.
 func TestDeleteInSteps(t *testing.T) {
 	m := vfs.NewMem()
