@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/codec/command"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/remoting"
@@ -251,7 +252,7 @@ func TestLanesFollowTheSettings(t *testing.T) {
 		t.Errorf("%d lanes", len(got))
 	}
 	// Java's defaults.
-	b = &Broker{set: testSettings(t, t.TempDir(), nil)}
+	b = &Broker{set: settings.New(Classes...)}
 	for l, want := range map[remoting.Lane]time.Duration{
 		remoting.Send: 200 * time.Millisecond, remoting.Pull: 5 * time.Second, remoting.LitePull: 5 * time.Second, remoting.Heartbeat: 31 * time.Second,
 		remoting.Transaction: 3 * time.Second, remoting.Ack: 3 * time.Second, remoting.Admin: 5 * time.Second, remoting.Client: -1, remoting.Query: -1,

@@ -53,6 +53,7 @@ func testSettings(t testing.TB, dir string, more map[string]string) *settings.Se
 	for k, v := range map[string]string{
 		"storePathRootDir": dir, "listenPort": "0", "brokerIP1": "127.0.0.1", "bindAddress": "127.0.0.1", "brokerName": "broker-a",
 		"mappedFileSizeCommitLog": "1048576", "maxHashSlotNum": "1000", "maxIndexNum": "4000",
+		"waitTimeMillsInSendQueue": "10000", // 200 ms is too little on a busy machine
 	} {
 		if p := s.Put(k, v); p != nil {
 			t.Fatal(p.Text())

@@ -40,7 +40,8 @@ func StartNamesrv(ctx context.Context, dir string, config map[string]string) (*S
 
 // StartBroker starts a broker with its store under dir. The address of the name server belongs into config (namesrvAddr).
 func StartBroker(ctx context.Context, dir string, config map[string]string) (*Server, error) {
-	c := map[string]string{"brokerIP1": "127.0.0.1", "brokerName": "broker-a", "brokerClusterName": "DefaultCluster"}
+	c := map[string]string{"brokerIP1": "127.0.0.1", "brokerName": "broker-a", "brokerClusterName": "DefaultCluster",
+		"waitTimeMillsInSendQueue": "10000"} // 200 ms is too little on a busy machine, here as for Java's brokers
 	maps.Copy(c, config)
 	return Start(ctx, dir, "broker", nil, c)
 }
