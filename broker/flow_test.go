@@ -16,9 +16,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gantrymq/gantry/codec/code"
-	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/codec/command"
 	"github.com/gantrymq/gantry/codec/header"
+	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store/vfs"
 )
