@@ -497,6 +497,30 @@ func TestReadByOffset(t *testing.T) {
 	}
 }
 
+// A disk that fails says nothing about the record, whichever of the reads it is:
+// who looks for ErrNoMessage gives the message up.
+func TestReadFromBadDisk(t *testing.T) {
+	faults := vfs.NewFaults(vfs.NewMem())
+	o := smallOptions(t, faults, newClock())
+	o.CommitLog.HotBytes = -1
+	s := mustOpen(t, o)
+	defer s.Close(t.Context())
+	s.Start()
+	send(t, s, numbered("T", 0, 0, 1)...)
+	settle(t, s)
+	u, _, _ := s.Queue("T", 0).Unit(0)
+	for skip := range 2 {
+		stop := faults.Add(vfs.Rule{Ops: vfs.OpRead, Path: "/commitlog/", Skip: skip, Err: syscall.EIO})
+		if b, err := s.Read(u.PhysicalOffset, []byte("x")); !errors.Is(err, syscall.EIO) || errors.Is(err, ErrNoMessage) || string(b) != "x" {
+			t.Errorf("after %d reads: %q, %v", skip, b, err)
+		}
+		stop()
+		if b, err := s.Read(u.PhysicalOffset, nil); err != nil || len(b) != int(u.Size) {
+			t.Errorf("then: %d bytes, %v", len(b), err)
+		}
+	}
+}
+
 func TestGetAllocatesNothing(t *testing.T) {
 	for _, hot := range []bool{true, false} {
 		s := filled(t, 30, hot)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gantrymq/gantry/codec/message"
-	"github.com/gantrymq/gantry/store/segment"
 )
 
 // Query asks for the messages of a topic by key, by unique key or by tag.
@@ -80,9 +79,6 @@ func (s *Store) record(r *Result, offset int64) ([]byte, error) {
 	log := s.commitLog
 	var head [minRecord]byte
 	if err := s.readLog(head[:], offset); err != nil {
-		if errors.Is(err, segment.ErrNotFound) { // deleted this moment
-			err = fmt.Errorf("%w at offset %d: it has left the log", ErrNoMessage, offset)
-		}
 		return nil, err
 	}
 	size, err := message.Size(head[:])
@@ -95,11 +91,8 @@ func (s *Store) record(r *Result, offset int64) ([]byte, error) {
 		return v.Bytes, nil
 	}
 	b := newBuffer(size)
-	if err := log.ReadAt(b.b, offset); err != nil {
+	if err := s.readLog(b.b, offset); err != nil {
 		b.release()
-		if errors.Is(err, segment.ErrNotFound) {
-			err = fmt.Errorf("%w at offset %d: it has left the log", ErrNoMessage, offset)
-		}
 		return nil, err
 	}
 	r.bufs = append(r.bufs, b)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/segment"
 )
 
 // ErrNoMessage is wrapped by the errors for offsets at which no message
@@ -17,8 +18,9 @@ var ErrNoMessage = errors.New("no message")
 const maxRecord = 32 << 20
 
 // Read appends the record at a physical offset to dst. Offsets outside the log
-// or in the middle of a record are refused with ErrNoMessage. It may wait for
-// the disk.
+// or in the middle of a record, and records that are damaged, are refused with
+// ErrNoMessage. It may wait for the disk, whose errors say nothing about the
+// record.
 func (s *Store) Read(offset int64, dst []byte) ([]byte, error) {
 	var head [message.BlankLen]byte
 	if err := s.readLog(head[:], offset); err != nil {
@@ -31,7 +33,7 @@ func (s *Store) Read(offset int64, dst []byte) ([]byte, error) {
 	n := len(dst)
 	dst = append(dst, make([]byte, size)...)
 	if err := s.readLog(dst[n:], offset); err != nil {
-		return dst[:n], fmt.Errorf("%w begins at offset %d", ErrNoMessage, offset)
+		return dst[:n], err
 	}
 	r, err := message.Decode(dst[n:], message.CRC)
 	if err != nil || r.PhysicalOffset != offset {
@@ -54,7 +56,11 @@ func (s *Store) readLog(p []byte, offset int64) error {
 		v.Release()
 		return nil
 	}
-	return s.commitLog.ReadAt(p, offset)
+	err := s.commitLog.ReadAt(p, offset)
+	if errors.Is(err, segment.ErrNotFound) { // deleted this moment
+		return fmt.Errorf("%w at offset %d: it has left the log", ErrNoMessage, offset)
+	}
+	return err
 }
 
 // Positions in a record.
