@@ -2,6 +2,7 @@ package index
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/gantrymq/gantry/store/vfs"
@@ -18,19 +19,23 @@ type Removed struct {
 // the last one. For the dispatcher; what it returns is for another goroutine.
 func (x *Index) Expire(logMin int64) (removed []Removed, err error) {
 	for {
-		x.mu.Lock()
-		if len(x.files) < 2 || x.files[0].head().EndOffset >= logMin {
-			x.mu.Unlock()
+		x.mu.RLock()
+		files := x.files
+		x.mu.RUnlock()
+		if len(files) < 2 || files[0].head().EndOffset >= logMin {
 			return removed, nil
 		}
-		f := x.files[0]
-		x.files = slices.Delete(slices.Clone(x.files), 0, 1)
+		f := files[0]
+		// A file that keeps its name must keep its length too: with less the next
+		// start refuses it.
+		if err := x.o.FS.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return removed, err
+		}
+		x.mu.Lock()
+		x.files = slices.Clone(x.files[1:])
 		x.mu.Unlock()
 		f.gone.Store(true)
 		removed = append(removed, Removed{f, x})
-		if err := x.o.FS.Remove(f.name); err != nil {
-			return removed, err
-		}
 	}
 }
 

@@ -330,7 +330,7 @@ func (x *Index) Flush(sync bool) error {
 		files = files[len(files)-1:]
 	}
 	for _, f := range files {
-		if err := f.flush(sync, sync); err != nil && !errors.Is(err, os.ErrClosed) { // closed: expired
+		if err := f.flush(sync, sync); err != nil && !f.gone.Load() { // gone: expired meanwhile
 			return err
 		}
 	}

@@ -316,6 +316,42 @@ func TestRoll(t *testing.T) {
 	}
 }
 
+// A file that cannot be removed stays, whole, and is removed another time.
+func TestExpireFails(t *testing.T) {
+	m := vfs.NewMem()
+	faults := vfs.NewFaults(m)
+	o := options(faults)
+	x, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if _, err := x.Recover(recovery(0, false)); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 60 {
+		put(t, x, rec(n, "T", fmt.Sprint("U", n), "k", "tag"))
+	}
+	stop := faults.Add(vfs.Rule{Ops: vfs.OpRemove, Path: "/index/", Err: errors.New("not permitted")})
+	before := files(t, m, "/s/index")
+	if removed, err := x.Expire(1 << 40); err == nil || len(removed) != 0 || len(before) < 2 {
+		t.Errorf("removed %v of %v, %v", removed, before, err)
+	}
+	stop()
+	if err := m.Remove("/s/index/" + before[0]); err != nil { // somebody else was quicker
+		t.Fatal(err)
+	}
+	removed, err := x.Expire(1 << 40)
+	if err != nil || len(removed) != len(before)-1 || len(files(t, m, "/s/index")) != 1 {
+		t.Errorf("removed %d of %d, %v", len(removed), len(before), err)
+	}
+	for _, r := range removed {
+		if err := r.Free(1000, func() bool { return true }); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	m := vfs.NewMem()
 	m.MkdirAll("/s/index")
