@@ -414,6 +414,32 @@ func TestDeliveredBeforeTheCrash(t *testing.T) {
 	}
 }
 
+// Messages without a unique key may be alike: that one of them was delivered says
+// nothing about the next. It is rather delivered twice than lost.
+func TestAlikeBeforeTheCrash(t *testing.T) {
+	f := ready(t, setup{levels: "1s"})
+	for range 2 {
+		f.mustStore(&put.Message{Level: 1, Record: message.Record{Topic: []byte("T"), Body: []byte("tick"), Properties: []byte("DELAY\x011\x02")}})
+	}
+	f.clock.add(time.Second)
+	l := f.levels[0]
+	units := l.units[:1]
+	if _, err := l.queue.Units(0, units); err != nil {
+		t.Fatal(err)
+	}
+	to, err := l.collect(0, units, int(units[0].Size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.deliver(0, to)
+	f.settle()
+	l.passDelivered(t.Context()) // the first was delivered, and that was saved
+	f.step(1)
+	if got := f.bodies("T", 0); got != "tick tick" {
+		t.Errorf("delivered %q", got)
+	}
+}
+
 func TestSameProperties(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

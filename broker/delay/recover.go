@@ -68,8 +68,13 @@ func (l *level) delivered(m *message.Record, at int64, begin map[*consumequeue.Q
 	return false
 }
 
-// isCopy tells whether r is what was stored when m was delivered.
+// isCopy tells whether r is what was stored when m was delivered. Without a unique
+// key, which some clients and old brokers leave out, that is not certain: many
+// messages may be alike.
 func isCopy(m, r *message.Record) bool {
+	if key, _ := message.Get(m.Properties, message.PropertyUniqueKey); len(key) == 0 {
+		return false
+	}
 	return r.BornTimestamp == m.BornTimestamp && r.BornHost == m.BornHost && r.StoreHost == m.StoreHost && r.Flag == m.Flag &&
 		r.ReconsumeTimes == m.ReconsumeTimes && bytes.Equal(r.Body, m.Body) && sameProperties(m.Properties, r.Properties)
 }
