@@ -149,6 +149,18 @@ func (p *Progress) assign(queue int32, offset int64) (ok bool) {
 	return true
 }
 
+// replace is Clone's.
+func (p *Progress) replace(offsets map[int32]int64) (ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return false
+	}
+	p.offsets = offsets
+	p.table.changes.Add(1)
+	return true
+}
+
 // committedOffsets copies the committed offsets.
 func (p *Progress) committedOffsets() map[int32]int64 {
 	p.mu.Lock()

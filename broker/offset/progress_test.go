@@ -85,6 +85,11 @@ func TestClone(t *testing.T) {
 	if o.Get(tp, to, 0) != 2 || o.Get(tp, to, 1) != 1 || o.Get(tp, to, 5) != -1 {
 		t.Errorf("%+v", o.Snapshot().OffsetTable)
 	}
+	p := o.Find(tp, to)
+	o.DeleteGroup("G2")
+	if p.replace(map[int32]int64{0: 7}) || o.Get(tp, to, 0) != -1 {
+		t.Error("a deleted group's offsets were taken for the present one's")
+	}
 }
 
 func TestLeast(t *testing.T) {

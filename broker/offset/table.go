@@ -206,11 +206,8 @@ func (t *Table) Clone(topic, from, to string) {
 	if offsets == nil {
 		return
 	}
-	p := t.Progress([]byte(topic), []byte(to))
-	p.mu.Lock()
-	p.offsets = offsets
-	p.mu.Unlock()
-	t.changes.Add(1)
+	for !t.Progress([]byte(topic), []byte(to)).replace(offsets) {
+	}
 }
 
 // Least returns the least committed offset of all groups by queue of a topic.
