@@ -100,7 +100,7 @@ func performExchange(s *stage) {
 	}
 }
 
-// compressed sends compressible bodies above the producer's limit: they must be stored small, with one of the given types
+// compressed (B156, apache/rocketmq-clients#667: what one client compresses all others read) sends compressible bodies above the producer's limit: they must be stored small, with one of the given types
 // in their sysFlag, and arrive whole.
 func (s *stage) compressed(p *agent.Producer, c *agent.Consumer, topic, key string, types ...int) error {
 	m := agent.Messages{Topic: topic, Mode: "sync", Key: key, Count: 3, Size: 64 << 10, Body: "text", Seed: 600, Tags: []string{"A"}}
