@@ -20,6 +20,7 @@ import (
 var (
 	crashSeed   = flag.Uint64("crash.seed", 0, "seed of TestCrashes, 0: the time")
 	crashRounds = flag.Int("crash.rounds", 25, "stores that TestCrashes goes through")
+	crashFrom   = flag.Int("crash.from", 0, "the first of them")
 )
 
 // stored is a message that was acknowledged, as the model knows it.
@@ -77,7 +78,7 @@ func TestCrashes(t *testing.T) {
 	if raceEnabled {
 		rounds /= 4
 	}
-	for round := range rounds {
+	for round := *crashFrom; round < rounds; round++ {
 		rnd := rand.New(rand.NewPCG(seed, uint64(round)))
 		w := &world{t: t, rnd: rnd, clock: newClock(), deleted: map[string]int64{}}
 		w.tell("round %d", round)

@@ -24,6 +24,7 @@ type recovery struct {
 	ours     bool // this broker was the last one that ran here
 	snapshot *snapshot
 	problems []consumequeue.Problem // queues with holes between their files
+	cut      bool                   // queues have lost units, and with them their minimum
 
 	from     int64 // where the walk over the log began
 	end      int64 // of the log
@@ -335,7 +336,7 @@ func (r *recovery) trimQueues() error {
 			cutQueues++
 		}
 	}
-	if cut > 0 {
+	if r.cut = cut > 0; r.cut {
 		r.log.Warn("units of the consume queues are dropped and built again from the log",
 			zap.Int64("units", cut), zap.Int64("queues", cutQueues), zap.Int64("fromOffset", trusted))
 	}
@@ -494,7 +495,7 @@ func (r *recovery) settle() error {
 	r.cleaner.cleaned = logMin
 	r.derived.Store(r.end)
 	for _, q := range r.queues.Queues() {
-		if logMin > 0 && r.need < r.end {
+		if logMin > 0 && (r.need < r.end || r.cut) {
 			if err := r.queues.CorrectMin(q, logMin); err != nil {
 				return err
 			}

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -491,5 +493,42 @@ func TestCrashInRound(t *testing.T) {
 			}
 			mustClose(t, c.Store)
 		}
+	}
+}
+
+// After a power failure the log may have nothing behind what retention has
+// deleted, while queues have units of what was lost. They are cut, and still begin
+// where the log does.
+func TestMinimumOfACutQueue(t *testing.T) {
+	k := keep(t, func(o *Options, p *retention.Policy) { o.CommitLog.SegmentSize = 4 << 10; o.Log = nil })
+	k.fill("T", 0, 3)
+	k.age(100 * time.Hour)
+	k.fill("T", 0, 4)
+	k.DeleteExpired()
+	for k.files() > 1 {
+		k.age(100 * time.Hour)
+		k.Clean()
+	}
+	k.clock.add(2 * time.Minute)
+	k.Tick(k.clock.now())
+	q, _ := k.Lookup("T", 0)
+	if q.Min() == 0 || q.Min() == q.Max() {
+		t.Fatalf("%d...%d", q.Min(), q.Max())
+	}
+	want := q.Min()
+	m := k.mem.KillClone()
+	f, err := m.Open(logDir+"/"+segment.Name(k.commitLog.Min()), os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Zero(0, 4<<10), f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	k.mem, k.fs = m, vfs.NewFaults(m)
+	k.o.FS = k.fs
+	k.open()
+	q, _ = k.Lookup("T", 0)
+	if q.Min() != want || q.Max() != want {
+		t.Errorf("the queue reaches from %d to %d, want nothing from %d on", q.Min(), q.Max(), want)
 	}
 }
