@@ -314,8 +314,9 @@ var live = map[string]bool{
 	"startAcceptSendRequestTimeStamp": true, "maxMessageSize": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
 	"rejectTransactionMessage": true, "timerMaxDelaySec": true, "strictTopicPermission": true, // send
 	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true,
-	"enableScheduleMessageStats": true,                                                                                                     // delay
-	"slaveReadEnable":            true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, "enableBroadcastOffsetStore": true, // pull
+	"slaveReadEnable": true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, "enableBroadcastOffsetStore": true, // pull
+	"enableScheduleMessageStats": true, "delayOffsetUpdateVersionStep": true, // delay
+	"enableShutdownGracefully": true, "shutdownWaitTimeSeconds": true, // the stop
 
 	// What a pull may read.
 	"maxTransferBytesOnMessageInMemory": true, "maxTransferCountOnMessageInMemory": true, "maxTransferBytesOnMessageInDisk": true,

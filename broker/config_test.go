@@ -45,6 +45,25 @@ func TestMaxMessageSizeIsLive(t *testing.T) {
 	}
 }
 
+// What is read whenever it is needed is not said to wait for a restart.
+func TestReadWhenNeeded(t *testing.T) {
+	r := start(t, setup{})
+	for key, value := range map[string]string{
+		"enableScheduleMessageStats": "false", "delayOffsetUpdateVersionStep": "1", "enableShutdownGracefully": "true", "shutdownWaitTimeSeconds": "0",
+	} {
+		if c := r.call(r.at.Broker, code.UpdateBrokerConfig, nil, []byte(key+"="+value+"\n")); c.Code != 0 || strings.Contains(string(c.Remark), "after a restart") {
+			t.Errorf("%s: %d %s", key, c.Code, c.Remark)
+		}
+	}
+	v := r.delays.Snapshot().DataVersion.Counter
+	h := sendHeader("T", 0, "DELAY\x011\x02")
+	if c := r.call(r.at.Broker, code.SendMessageV2, h, []byte("x")); c.Code != 0 {
+		t.Fatalf("%d %s", c.Code, c.Remark)
+	}
+	r.awaitMax("T", 0, 1)
+	until(t, "the version steps with each delivery", func() bool { return r.delays.Snapshot().DataVersion.Counter > v })
+}
+
 // The address to listen on may be given as Java's tools print those of IPv6.
 func TestBindAddressInBrackets(t *testing.T) {
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
