@@ -29,7 +29,7 @@ lint: ## gofmt and go vet
 	$(SUITE) vet 60 $(GO) vet ./...
 
 unit: ## every package but compat and integration, with the race detector and its own checks
-	$(SUITE) unit 300 $(GO) test -race -tags invariants $(UNIT)
+	$(SUITE) unit 480 $(GO) test -race -tags invariants $(UNIT)
 
 alloc: ## allocation guards of the hot paths; they mean nothing under -race
 	$(SUITE) alloc 60 $(GO) test -run Alloc $(ALLOC)
