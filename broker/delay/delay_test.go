@@ -414,6 +414,30 @@ func TestDeliveredBeforeTheCrash(t *testing.T) {
 	}
 }
 
+// So does the broker after it: the clock of a log that was opened anew is that of
+// its last record.
+func TestNextBrokerGoesOn(t *testing.T) {
+	f := ready(t, setup{})
+	for i := range 10 {
+		f.wait(1, "T", int32(i%3), fmt.Sprint(i))
+	}
+	f.clock.add(time.Second)
+	f.step(1)
+	f.wait(1, "T", 0, "later")
+	f.settle()
+	f.close() // nothing was saved
+	f = ready(t, setup{fs: f.fs, clock: f.clock})
+	f.levels[0].passDelivered(t.Context())
+	if got := f.levels[0].next.Load(); got != 10 {
+		t.Errorf("goes on at %d", got)
+	}
+	f.clock.add(time.Second)
+	f.step(1)
+	if got := f.bodies("T", 0); got != "0 3 6 9 later" {
+		t.Errorf("delivered %q", got)
+	}
+}
+
 // Messages without a unique key may be alike: that one of them was delivered says
 // nothing about the next. It is rather delivered twice than lost.
 func TestAlikeBeforeTheCrash(t *testing.T) {
