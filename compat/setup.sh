@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares what the tests need: a JDK, Maven and, for the race detector, gcc (installed with apt-get on Debian when missing),
-# the jars of the official clients and servers (compat/java/*/pom.xml) and the compiled agent, all in compat/.cache.
+# the jars of the official clients, servers and integration tests (compat/java/*/pom.xml), the compiled agent and stand-ins, all in compat/.cache.
 # Does nothing when everything is there; needs no network then. GANTRY_COMPAT_CACHE names another folder.
 set -euo pipefail
 
