@@ -107,7 +107,7 @@ func (b *Broker) farewell(ctx context.Context) {
 	if !b.set.Bool("enableShutdownGracefully") {
 		return
 	}
-	wait := time.Duration(b.set.Int64("shutdownWaitTimeSeconds")) * time.Second
+	wait := b.set.DurationIn("shutdownWaitTimeSeconds", time.Second)
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(end)/2)
 	}

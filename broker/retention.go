@@ -41,7 +41,7 @@ func retentionPolicy(s *settings.Set) retention.Policy {
 	return retention.Policy{
 		Interval:        s.Duration("cleanResourceInterval"),
 		Hours:           hours,
-		Reserved:        time.Duration(s.Int64("fileReservedTime")) * time.Hour,
+		Reserved:        s.DurationIn("fileReservedTime", time.Hour),
 		Batch:           s.Int("deleteFileBatchMax"),
 		MaxUsed:         ratio("diskMaxUsedSpaceRatio"),
 		Forcible:        ratio("diskSpaceCleanForciblyRatio"),

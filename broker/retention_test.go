@@ -153,4 +153,11 @@ func TestDeleteWhenIsLive(t *testing.T) {
 	if p := retentionPolicy(r.set); len(p.Hours) != 2 || p.Reserved != time.Hour || p.Interval != 77*time.Millisecond {
 		t.Errorf("%+v", p)
 	}
+	// For ever, to whoever wrote it, and not that all is old.
+	if a := r.call(r.at.Broker, code.UpdateBrokerConfig, nil, []byte("fileReservedTime=9999999\n")); a.Code != 0 {
+		t.Errorf("%d %s", a.Code, a.Remark)
+	}
+	if p := retentionPolicy(r.set); p.Expired(time.Unix(0, 0), time.Now()) {
+		t.Errorf("with fileReservedTime=9999999 files are kept for %v", p.Reserved)
+	}
 }

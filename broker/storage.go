@@ -111,7 +111,7 @@ func (b *Broker) maxWait(key string) time.Duration {
 	if key == "" || !b.set.Bool("brokerFastFailureEnable") {
 		return -1
 	}
-	return max(time.Duration(b.set.Int64(key))*time.Millisecond, time.Millisecond)
+	return max(b.set.Duration(key), time.Millisecond)
 }
 
 // logLimits bounds the wait of sends for the leader of the log, where Java's wait

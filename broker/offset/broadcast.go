@@ -105,8 +105,8 @@ const shadowSuffix = "@broadcast"
 // Scan commits the least offsets, and forgets consumers that were silent for long.
 // The broker calls it every five seconds.
 func (b *Broadcasts) Scan(now time.Time) {
-	expire := time.Duration(b.offsets.o.Settings.Int64("broadcastOffsetExpireSecond")) * time.Second
-	expireMax := time.Duration(b.offsets.o.Settings.Int64("broadcastOffsetExpireMaxSecond")) * time.Second
+	expire := b.offsets.o.Settings.DurationIn("broadcastOffsetExpireSecond", time.Second)
+	expireMax := b.offsets.o.Settings.DurationIn("broadcastOffsetExpireMaxSecond", time.Second)
 	online := map[string]map[string]bool{}
 	b.mu.Lock()
 	for _, g := range b.groups {

@@ -308,8 +308,14 @@ func (s *Set) Bool(key string) bool {
 }
 
 // Duration returns a number of milliseconds as a duration.
-func (s *Set) Duration(key string) time.Duration {
-	return time.Duration(s.Int64(key)) * time.Millisecond
+func (s *Set) Duration(key string) time.Duration { return s.DurationIn(key, time.Millisecond) }
+
+// DurationIn returns a number of units as a duration, of 146 years at most: users of Java write very large numbers for
+// "never", which must not turn into no time at all. Times can be reckoned with what is returned.
+func (s *Set) DurationIn(key string, unit time.Duration) time.Duration {
+	const longest = 1 << 62
+	n, most := s.Int64(key), int64(longest/unit)
+	return time.Duration(min(max(n, -most), most)) * unit
 }
 
 // Version grows with every Load and Put: whoever keeps a value beside can see
