@@ -164,9 +164,15 @@ func (c *cleaner) deleteLog(p retention.Policy, plan retention.Plan, manual bool
 			c.report("delete the oldest file of the commit log", err)
 			return
 		}
-		c.report("make the deletion of a file durable", err)
 		s.log.Info("a file of the commit log is deleted", zap.String("file", path.Join(s.o.CommitLog.Dir, segment.Name(f.Start))),
 			zap.Time("lastModified", f.ModTime), zap.Bool("regardlessOfAge", plan.AtOnce && !p.Expired(f.ModTime, now)))
+		if err != nil {
+			// A power failure may bring the name back, and must not with less than
+			// all of its file: no start would take that.
+			c.report("make the deletion of a file durable", err)
+			c.report("close a deleted file", removed.Close())
+			return
+		}
 		c.hanging = append(c.hanging, hanging{removed, now})
 		c.freeHanging(p)
 	}
@@ -234,10 +240,13 @@ func (c *cleaner) expire(p retention.Policy) {
 			removed, err = s.index.Expire(logMin)
 			return err
 		})
-		c.report("delete an index file", err)
 		for _, r := range removed {
 			s.log.Info("an index file is deleted", zap.String("file", r.Name()))
 			c.report("free a deleted index file", r.Free(freeStep, c.freePause))
+		}
+		if err != nil {
+			c.report("delete an index file", err)
+			return
 		}
 	}
 	c.cleaned, c.swept = logMin, true

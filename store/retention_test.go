@@ -351,6 +351,30 @@ func TestDeleteFails(t *testing.T) {
 	k.wantRest("T", 0)
 }
 
+// A deletion that did not become durable: a power failure brings the file back, which
+// must be whole then, or no broker starts with it.
+func TestDeletionThatDoesNotLast(t *testing.T) {
+	k := keep(t, func(o *Options, p *retention.Policy) { o.CommitLog.SegmentSize = 4 << 10; o.Log = nil })
+	k.fill("T", 0, 6)
+	k.age(100 * time.Hour)
+	k.clock.add(2 * time.Minute)
+	k.Tick(k.clock.now()) // queues are durable
+	k.DeleteExpired()
+	k.fs.Add(vfs.Rule{Ops: vfs.OpSyncDir, Path: "commitlog", Count: 1, Err: errNoRoom})
+	k.fs.Add(vfs.Rule{Ops: vfs.OpTruncate, Path: segment.Name(0), Before: func(vfs.Op, string) { t.Error("the file is freed") }})
+	k.Clean()
+	if k.files() != 5 {
+		t.Errorf("%d files", k.files())
+	}
+	k.wantRest("T", 0)
+	for seed := range uint64(20) {
+		o := k.o
+		o.FS = k.mem.CrashClone(seed)
+		s := mustOpen(t, o)
+		mustClose(t, s)
+	}
+}
+
 // Request 306: expired queues are removed and begin at 0 again, as in Java; the
 // others, those of system topics and those that get a message just now stay.
 func TestRestartExpired(t *testing.T) {

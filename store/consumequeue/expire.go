@@ -48,6 +48,7 @@ func (t *Table) Expire(q *Queue, first int64, limit int) (removed int, err error
 		t.files.drop(fileKey{q, start})
 		t.dirs[q.dir()] = struct{}{} // a name that comes back would make a hole with what is removed later
 		if err := t.fs.Remove(q.fileName(start)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			q.first.Store(start) // and so would one that stays
 			return removed, err
 		}
 	}
@@ -55,15 +56,20 @@ func (t *Table) Expire(q *Queue, first int64, limit int) (removed int, err error
 }
 
 // Restart removes the files and folders of a queue whose messages have all left
-// the log, and begins it at 0 again. False: it got a message meanwhile, nothing
-// was changed. Not inside a round. Writer only.
+// the log, and begins it at 0 again. False: a message is on its way to it,
+// nothing was changed. Not inside a round. Writer only.
 func (t *Table) Restart(q *Queue) (bool, error) {
-	// A record that has its offset already will find a queue that ends before
-	// it, and is put there behind a gap.
-	if !q.Counter.Restart(q.max.Load()) {
+	end := q.max.Load()
+	if q.Counter.Load() != end {
 		return false, nil
 	}
-	if err := t.Reset(q); err != nil {
+	// Only when the files are gone for good are offsets given out again: a crash
+	// would leave a message with offset 0 in the log beside a queue that has one.
+	// A record that got its offset meanwhile finds a queue that ends before it, and
+	// is put there behind a gap.
+	err := t.Reset(q)
+	q.Counter.Restart(end) // whatever Reset says: the queue is empty now
+	if err != nil {
 		return true, err
 	}
 	delete(t.dirs, q.dir())
