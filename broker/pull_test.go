@@ -3,6 +3,7 @@ package broker
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,6 +81,21 @@ func TestExpired(t *testing.T) {
 		if c := r.call(r.at.Broker, code.QueryConsumerOffset, tc.h, nil); code.Response(c.Code) != tc.want {
 			t.Errorf("%s: code %d %s", tc.h.Topic, c.Code, c.Remark)
 		}
+	}
+}
+
+// A topic may be told to have more queues than there is memory to reset.
+func TestResetOfTooManyQueues(t *testing.T) {
+	r := start(t, setup{})
+	r.createTopic("Wide", math.MaxInt32, 6)
+	r.groups.FindOrCreate("CG")
+	h := &header.ResetOffsetRequest{Topic: "Wide", Group: "CG", QueueID: -1, Timestamp: -1}
+	if c := r.call(r.at.Broker, code.InvokeBrokerToResetOffset, h, nil); code.Response(c.Code) != code.SystemError || !strings.Contains(string(c.Remark), "2147483647 queues") {
+		t.Errorf("code %d %s", c.Code, c.Remark)
+	}
+	h.QueueID, h.Offset = math.MaxInt32-1, header.Some[int64](0) // one of them is not too many
+	if c := r.call(r.at.Broker, code.InvokeBrokerToResetOffset, h, nil); c.Code != 0 {
+		t.Errorf("code %d %s", c.Code, c.Remark)
 	}
 }
 

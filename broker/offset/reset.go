@@ -38,6 +38,10 @@ func (h *Handlers) Reset(r *remoting.Request) {
 	}
 }
 
+// mostQueues is how many queues one request resets: the answer has to fit into a
+// frame, and a topic may be told to have two billion.
+const mostQueues = 1 << 16
+
 // resetHere assigns the offsets.
 func (h *Handlers) resetHere(r *remoting.Request, t *topic.Topic, q *header.ResetOffsetRequest) {
 	switch {
@@ -56,7 +60,12 @@ func (h *Handlers) resetHere(r *remoting.Request, t *topic.Topic, q *header.Rese
 	const none = -1 // an offset that stands for no offset
 	switch {
 	case q.QueueID < 0:
-		for id := range t.Config().ReadQueueNums {
+		queues := t.Config().ReadQueueNums
+		if queues > mostQueues {
+			r.Fail(code.SystemError, fmt.Sprintf("topic %s has %d queues, of which at most %d can be reset at a time", q.Topic, queues, mostQueues))
+			return
+		}
+		for id := range queues {
 			offsets[id] = h.at(q.Topic, id, q.Timestamp)
 		}
 	case q.Offset.Set && q.Offset.Value != none:
