@@ -184,6 +184,8 @@ func (b *book) fetch(ctx context.Context) (string, error) {
 	said := strings.TrimSpace(string(text))
 	if i := strings.IndexAny(said, "\r\n"); i >= 0 {
 		said = said[:i]
+	} else if len(text) == longestList { // its last address may be half of one
+		return "", fmt.Errorf("%s: the list has %d bytes or more", url, longestList)
 	}
 	if said == "" {
 		return "", fmt.Errorf("%s: the answer is empty", url)

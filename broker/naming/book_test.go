@@ -225,10 +225,12 @@ func TestAddressServer(t *testing.T) {
 		{204, "", "10.0.0.1:9876 10.0.0.2:9876", false},
 		{302, "10.0.0.4:9876", "10.0.0.4:9876", true},
 		{200, "10.0.0.3:9876", "10.0.0.3:9876", true},
+		{200, strings.Repeat("10.0.0.5:9876;", 10_000), "10.0.0.3:9876", false}, // no half address
+		{200, "10.0.0.3:9876\n" + strings.Repeat("<p>", 100_000), "10.0.0.3:9876", true},
 	} {
 		a.says(c.code, c.text)
 		if got, whole := b.look(t.Context(), func([]string) {}); strings.Join(got, " ") != c.want || whole != c.whole {
-			t.Errorf("%d %q: %v %v, want %s", c.code, c.text, got, whole, c.want)
+			t.Errorf("%d %.80q: %v %v, want %s", c.code, c.text, got, whole, c.want)
 		}
 	}
 	for _, asked := range a.asked {
