@@ -352,6 +352,38 @@ func TestSaverBurst(t *testing.T) {
 	}
 }
 
+// Whoever comes while others are told that the last write is done is told after them:
+// a request must not be answered before what hangs on its change has begun.
+func TestSaverTellsInOrder(t *testing.T) {
+	fs := vfs.NewFaults(vfs.NewMem())
+	f := newFile(fs)
+	if err := f.Load(func([]byte) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	s := NewSaver(f, func() ([]byte, error) { return []byte("{}"), nil })
+	telling, goOn := make(chan struct{}), make(chan struct{})
+	var first atomic.Bool
+	s.Ask()
+	s.After(func(error) { close(telling); <-goOn; first.Store(true) })
+	<-telling
+	second := make(chan error, 1)
+	s.After(func(err error) {
+		if !first.Load() {
+			err = errors.New("told before the first")
+		}
+		second <- err
+	})
+	writes := fs.Calls(vfs.OpWrite)
+	close(goOn)
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	s.Wait()
+	if n := fs.Calls(vfs.OpWrite); n != writes {
+		t.Errorf("%d writes more, of which nobody had need", n-writes)
+	}
+}
+
 func TestSaverError(t *testing.T) {
 	f := newFile(vfs.NewMem())
 	if err := f.Load(nil); err != nil {

@@ -47,7 +47,8 @@ func (s *Saver) Ask() {
 // of the calls; done must not wait for anything.
 func (s *Saver) After(done func(error)) {
 	s.mu.Lock()
-	if s.saved >= s.asked && len(s.waiting) == 0 {
+	// Somebody who was served by the last write may be being told just now.
+	if s.saved >= s.asked && !s.writing {
 		s.mu.Unlock()
 		done(nil)
 		return
@@ -86,11 +87,14 @@ func (s *Saver) start() {
 func (s *Saver) write() {
 	for {
 		s.mu.Lock()
-		upTo := s.asked
+		upTo, due := s.asked, s.saved < s.asked
 		s.mu.Unlock()
-		content, err := s.encode()
-		if err == nil {
-			err = s.file.Save(content)
+		var err error
+		if due {
+			var content []byte
+			if content, err = s.encode(); err == nil {
+				err = s.file.Save(content)
+			}
 		}
 		s.mu.Lock()
 		if err == nil {
