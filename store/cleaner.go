@@ -98,12 +98,13 @@ func (c *cleaner) report(what string, err error) {
 	}
 }
 
-// round does what is due. After a failed write nothing is deleted any more.
+// round does what is due. After a failed write nothing is deleted any more: what is
+// there is all that can be read until somebody repairs the disk.
 func (c *cleaner) round() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.s
-	if s.failed.Load() != nil {
+	if ok, _ := s.Healthy(); !ok {
 		return
 	}
 	p := s.o.Retention().Clamped()

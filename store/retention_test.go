@@ -375,6 +375,23 @@ func TestDeletionThatDoesNotLast(t *testing.T) {
 	}
 }
 
+// A store that a failed write has stopped keeps what it has.
+func TestNothingIsDeletedAfterAFailedWrite(t *testing.T) {
+	k := keep(t, func(o *Options, p *retention.Policy) { o.CommitLog.SegmentSize = 4 << 10; o.Log = nil })
+	k.fill("T", 0, 6)
+	k.age(100 * time.Hour)
+	k.DeleteExpired()
+	defer k.fs.Add(vfs.Rule{Ops: vfs.OpWrite, Path: "commitlog/", Err: errNoRoom})()
+	if status, _ := k.put(0); status != NotWriteable {
+		t.Fatal(status)
+	}
+	k.mem.SetUsage(100, 1)
+	k.Clean()
+	if k.files() != 6 {
+		t.Errorf("%d files", k.files())
+	}
+}
+
 // Request 306: expired queues are removed and begin at 0 again, as in Java; the
 // others, those of system topics and those that get a message just now stay.
 func TestRestartExpired(t *testing.T) {
@@ -484,21 +501,27 @@ func TestCrashInRound(t *testing.T) {
 		k.Tick(k.clock.now())
 		k.DeleteExpired()
 		var clones []*vfs.Mem
+		var mu sync.Mutex // the file created ahead may not be ready yet
 		n := 0
 		done := k.fs.Add(vfs.Rule{Ops: vfs.OpAll, Before: func(vfs.Op, string) {
+			mu.Lock()
+			defer mu.Unlock()
 			if n++; n == skip+1 {
 				clones = append(clones, k.mem.KillClone(), k.mem.CrashClone(uint64(skip)))
 			}
 		}})
 		k.Clean()
 		done()
-		if clones == nil {
+		mu.Lock()
+		taken := clones
+		mu.Unlock()
+		if taken == nil {
 			if skip < 20 {
 				t.Fatalf("only %d operations", skip)
 			}
 			break
 		}
-		for i, m := range clones {
+		for i, m := range taken {
 			c := &keeping{t: t, mem: m, fs: vfs.NewFaults(m), clock: k.clock, o: k.o, policy: k.policy}
 			c.o.FS = c.fs
 			c.o.Log = nil
