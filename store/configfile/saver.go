@@ -42,9 +42,9 @@ func (s *Saver) Ask() {
 }
 
 // After calls done once, when everything asked for until now is durable, or with
-// the error of the write that should have made it so. When it is so already, done
-// is called before After returns, else by the goroutine that writes, in the order
-// of the calls; done must not wait for anything.
+// the error of the write that should have made it so. When it is so already, and all
+// who came before were told, done is called before After returns, else by the
+// goroutine that writes, in the order of the calls; done must not wait for anything.
 func (s *Saver) After(done func(error)) {
 	s.mu.Lock()
 	// Somebody who was served by the last write may be being told just now.
