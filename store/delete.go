@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+
+	"github.com/gantrymq/gantry/codec/message"
+	"github.com/gantrymq/gantry/store/dispatch"
 )
 
 // deletions are the topics that wait to be deleted. The dispatcher deletes all that
@@ -58,4 +61,23 @@ func (s *Store) deleteTopics() {
 		s.builder.Forget(d.topic, end)
 		d.err = s.queues.Delete(d.topic)
 	}
+}
+
+// restarted looks for the number that a queue needs next behind the record of a
+// gap. It comes there only if the topic was deleted while that record was on its way:
+// a hole that was filled would hide the messages of the new topic. For the
+// dispatcher, or the recovery before it runs.
+func (s *Store) restarted(gap *dispatch.GapError) bool {
+	q := gap.Queue
+	if _, ok := s.deleted[q.Topic]; !ok {
+		return false
+	}
+	w := s.commitLog.Walk(gap.Physical, s.commitLog.Written(), s.check())
+	defer w.Close()
+	for w.Next() {
+		if rec := w.Record(); rec.QueueID == q.ID && rec.QueueOffset == q.Max() && string(rec.Topic) == q.Topic && message.HasQueueOffset(rec.SysFlag) {
+			return true
+		}
+	}
+	return false
 }

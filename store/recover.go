@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/checkpoint"
 	"github.com/gantrymq/gantry/store/commitlog"
 	"github.com/gantrymq/gantry/store/consumequeue"
@@ -448,8 +447,7 @@ func (r *recovery) dispatch() error {
 		// All since the queue's last message was looked at: it is a real hole.
 		return max(gap.Queue.PhysicalEnd(), r.commitLog.Min()) >= r.need
 	}
-	r.builder.Restarted = r.restarted
-	defer func() { r.builder.Gap, r.builder.Restarted = nil, nil }()
+	defer func() { r.builder.Gap = nil }()
 	for rewinds := 1; ; {
 		err := d.Recover(r.end, func(pos int64) error { return r.progress("dispatching", pos) })
 		var gap *dispatch.GapError
@@ -474,24 +472,6 @@ func (r *recovery) dispatch() error {
 			return err
 		}
 	}
-}
-
-// restarted looks for the number that a queue needs next behind the record of a
-// gap. It comes there only if the topic was deleted while that record was on its way:
-// a hole that was filled would hide the messages of the new topic.
-func (r *recovery) restarted(gap *dispatch.GapError) bool {
-	q := gap.Queue
-	if _, ok := r.deleted[q.Topic]; !ok {
-		return false
-	}
-	w := r.commitLog.Walk(gap.Physical, r.end, r.check())
-	defer w.Close()
-	for w.Next() {
-		if rec := w.Record(); rec.QueueID == q.ID && rec.QueueOffset == q.Max() && string(rec.Topic) == q.Topic && message.HasQueueOffset(rec.SysFlag) {
-			return true
-		}
-	}
-	return false
 }
 
 // settle sets what follows from the queues, and makes all of it durable.

@@ -25,9 +25,9 @@ type Queues struct {
 	// can be looked for first. Nil: fill.
 	Gap func(*GapError) (fill bool)
 
-	// Restarted says in recovery whether the queue goes on from a lower number behind
-	// the record of a gap. Then that record was numbered before its topic was
-	// deleted, and stored after. Nil: no queue does.
+	// Restarted says whether the queue goes on from a lower number behind the record
+	// of a gap. Then that record was numbered before its topic was deleted, and
+	// stored after. Nil: no queue does.
 	Restarted func(*GapError) bool
 
 	Log *zap.Logger
@@ -132,7 +132,7 @@ func (b *Queues) gap(r *Round, rec *Record, q *consumequeue.Queue) (fill bool, e
 	}
 	b.base = len(r.Arrivals)
 	switch gap := (&GapError{q, rec.QueueOffset, rec.PhysicalOffset}); {
-	case r.Recovering && b.Restarted != nil && b.Restarted(gap):
+	case b.Restarted != nil && b.Restarted(gap):
 		b.skip(rec, "the queue was deleted and begun again before it was stored")
 		return false, nil
 	case r.Recovering && b.Gap != nil && !b.Gap(gap):
