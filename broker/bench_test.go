@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
@@ -225,13 +226,18 @@ func TestAllocHotPath(t *testing.T) {
 	sends, sendBytes := newRounds(t, r.at.Broker), sendWindow(under)
 	check := func(what string, n int, most float64, run func() error) {
 		t.Helper()
-		got := allocations(n*turns, func() {
-			for range turns {
-				if err := run(); err != nil {
-					t.Fatal(err)
+		// The whole process is counted, with what its background does: the least of
+		// some runs is that of the messages.
+		got := math.Inf(1)
+		for try := 0; try < 4 && got > most; try++ {
+			got = min(got, allocations(n*turns, func() {
+				for range turns {
+					if err := run(); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-		})
+			}))
+		}
 		t.Logf("%s: %.4f allocations", what, got)
 		if got > most {
 			t.Errorf("%s: %.3f allocations for each", what, got)
