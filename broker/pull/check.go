@@ -154,6 +154,7 @@ func (o *op) groupSubscription(g *group.Group) bool {
 		return o.fail(code.SubscriptionNotExist, "the consumer's subscription not exist"+code.SeeFAQ, 0)
 	}
 	if o.sub.Version < o.hdr.SubVersion.Value {
+		o.online.Behind()
 		return o.fail(code.SubscriptionNotLatest, "the consumer's subscription not latest", 0)
 	}
 	return o.onlyTags()

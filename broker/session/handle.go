@@ -123,13 +123,17 @@ func (h *Handlers) consumer(c Client, d *body.HeartbeatData, g *body.ConsumerDat
 	withSub := d.HeartbeatFingerprint == 0 || !d.WithoutSub
 	t.RegisterConsumer(c, g, withSub, config.Config().NotifyConsumerIDsChangedEnable)
 	t.o.Stats.Broker.ConsumerRegister.Add(since(t.o.Now(), start))
-	if !withSub {
-		// Nobody has told this broker what the group wants (it was started
-		// anew): the original leaves its pulls failing until the client changes
-		// its mind.
-		if on := t.Consumers([]byte(g.GroupName)); on == nil || len(on.Subscriptions()) == 0 {
-			changed = true
+	on := t.Consumers([]byte(g.GroupName))
+	switch {
+	case withSub:
+		if on != nil {
+			on.behind.Store(false)
 		}
+	// Nobody has told this broker what the group wants (it was started anew), or
+	// not the latest: the original leaves its pulls failing until the client
+	// changes its mind.
+	case on == nil || len(on.Subscriptions()) == 0 || on.behind.Load():
+		changed = true
 	}
 	return changed, made
 }

@@ -45,6 +45,8 @@ type Group struct {
 	view atomic.Pointer[view]
 	ids  atomic.Pointer[idList]
 
+	behind atomic.Bool // see Behind
+
 	// Guarded by Table.mu.
 	members []*Member // in the order in which they came
 	gen     uint64    // steps when members or their client ids change
@@ -68,6 +70,12 @@ type view struct {
 func (g *Group) Subscription(topic []byte) *Subscription {
 	return g.view.Load().subs[string(topic)]
 }
+
+// Behind notes that a member has newer subscriptions than it has told. The client
+// 5.5.0 with short heartbeats would never tell them if it was about to send a
+// heartbeat at the moment they changed: its next short one is answered with the
+// wish to hear them.
+func (g *Group) Behind() { g.behind.Store(true) }
 
 // Subscriptions returns the subscriptions by topic, which must not be changed.
 func (g *Group) Subscriptions() map[string]*Subscription { return g.view.Load().subs }

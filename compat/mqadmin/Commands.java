@@ -68,13 +68,29 @@ public class Commands {
             options.addOption(new Option("n", "namesrvAddr", true, "name servers"));
             options = sub.buildCommandlineOptions(options);
             CommandLine line = new DefaultParser().parse(options, rest);
-            sub.execute(line, options, null);
+            execute(sub, line, options);
         } catch (Throwable e) {
             e.printStackTrace(out);
         }
         out.println();
         out.flush();
         return new String(said.toByteArray(), StandardCharsets.UTF_8);
+    }
+
+    /** Once more when another command has taken the name of this millisecond. */
+    private static void execute(SubCommand sub, CommandLine line, Options options) throws Exception {
+        for (int tries = 0;; tries++) {
+            try {
+                sub.execute(line, options, null);
+                return;
+            } catch (Exception e) {
+                boolean taken = e.getCause() != null && String.valueOf(e.getCause().getMessage()).contains("has created already");
+                if (!taken || tries == 5) {
+                    throw e;
+                }
+                Thread.sleep(7);
+            }
+        }
     }
 
     private static SubCommand find(String name) throws Exception {

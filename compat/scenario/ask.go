@@ -24,7 +24,7 @@ func pulled(kind agent.Kind, how string) Play {
 	if how == "lite" {
 		feature = LitePull
 	}
-	return Play{Name: "pull-" + how, Producer: kind, Consumer: kind, Features: []string{feature}, run: func(s *stage) {
+	return Play{Name: "pull-" + how, Producer: kind, Consumer: kind, Features: []string{feature}, Modern: how == "lite" && kind == agent.Java5, run: func(s *stage) {
 		s.feature(feature, func() (string, error) {
 			topic, err := s.topic(4)
 			if err != nil {
@@ -113,8 +113,12 @@ func queries(kind agent.Kind) Play {
 				return "", fmt.Errorf("got %+v; five messages, the third stored at %d", got, seen.Stored)
 			}
 			after, err := p.Ends(s.ctx, topic, broker, 0, time.Now().Add(time.Hour).UnixMilli())
-			if err == nil && after.Search != 5 {
-				err = fmt.Errorf("the offset of a time to come is %d, not 5", after.Search)
+			end := int64(5)
+			if s.OldBroker {
+				end = 4 // the last message, which then came again (apache/rocketmq#5752)
+			}
+			if err == nil && after.Search != end {
+				err = fmt.Errorf("the offset of a time to come is %d, not %d", after.Search, end)
 			}
 			return "", err
 		})
@@ -138,7 +142,7 @@ const traceTopic = "RMQ_SYS_TRACE_TOPIC"
 
 // traced: producer and consumer write traces that name the message.
 func traced(kind agent.Kind) Play {
-	return Play{Name: "trace", Producer: kind, Consumer: kind, Features: []string{Trace}, run: func(s *stage) {
+	return Play{Name: "trace", Producer: kind, Consumer: kind, Features: []string{Trace}, Modern: kind == agent.Java5, run: func(s *stage) {
 		s.feature(Trace, func() (string, error) {
 			topic, err := s.topic(1)
 			if err != nil {

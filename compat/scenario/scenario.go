@@ -17,6 +17,7 @@ import (
 // World is a set of servers with clients pointed at it.
 type World struct {
 	Namesrv, Broker string // host:port
+	OldBroker       bool   // RocketMQ's of 4.x
 	Agents          map[agent.Kind]*agent.Agent
 }
 
@@ -26,6 +27,7 @@ type Play struct {
 	Producer, Consumer agent.Kind
 	Second             agent.Kind // kind of the second consumer where there is one
 	Features           []string
+	Modern             bool // not with a broker of 4.x, which the client does not get on with
 	run                func(p *stage)
 }
 
