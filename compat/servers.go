@@ -77,7 +77,7 @@ func (s Servers) Start(ctx context.Context, dir string, kinds []agent.Kind) (r *
 	if r.Namesrv, err = r.namesrv(ctx, s.Namesrv, filepath.Join(dir, "namesrv")); err != nil {
 		return r, err
 	}
-	r.OldBroker = s.Broker == Java4
+	r.OldBroker, r.OurBroker = s.Broker == Java4, s.Broker == Gantry
 	if r.Broker, err = r.broker(ctx, s.Broker, r.Namesrv, filepath.Join(dir, "broker")); err != nil {
 		return r, err
 	}
@@ -175,7 +175,7 @@ func (r *Running) Perform(ctx context.Context, plays []scenario.Play, atOnce int
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, p := range plays {
-		if p.Modern && r.OldBroker {
+		if p.Modern && r.OldBroker || p.Ours && !r.OurBroker {
 			continue
 		}
 		slots <- struct{}{}

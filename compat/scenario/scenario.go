@@ -18,6 +18,7 @@ import (
 type World struct {
 	Namesrv, Broker string // host:port
 	OldBroker       bool   // RocketMQ's of 4.x
+	OurBroker       bool   // Gantry's
 	Agents          map[agent.Kind]*agent.Agent
 }
 
@@ -28,6 +29,7 @@ type Play struct {
 	Second             agent.Kind // kind of the second consumer where there is one
 	Features           []string
 	Modern             bool // not with a broker of 4.x, which the client does not get on with
+	Ours               bool // not with RocketMQ's brokers, which now and then fail in it
 	run                func(p *stage)
 }
 
