@@ -10,6 +10,7 @@ import (
 
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/command"
+	"github.com/gantrymq/gantry/codec/fastjson"
 )
 
 // bug is the panic of a broken rule of this package, raised with the build tag "invariants" only. Nothing recovers it.
@@ -89,6 +90,17 @@ func (r *Request) Respond(rc code.Response, remark string, h command.Header, bod
 
 // Reply finishes the request with success.
 func (r *Request) Reply(h command.Header, body []byte) { r.finish(code.Success, "", h, body, nil) }
+
+// ReplyJSON is Reply with a value as JSON in fastjson's form; it fails the request
+// with code 1 if that has none.
+func (r *Request) ReplyJSON(h command.Header, v any) {
+	text, err := fastjson.Marshal(v)
+	if err != nil {
+		r.Fail(code.SystemError, err.Error())
+		return
+	}
+	r.Reply(h, text)
+}
 
 // Fail finishes the request with a code and a text for the user.
 func (r *Request) Fail(rc code.Response, remark string) { r.finish(rc, remark, nil, nil, nil) }

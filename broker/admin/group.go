@@ -82,7 +82,7 @@ func (h *Handlers) Group(r *remoting.Request) {
 		r.Fail(code.SubscriptionGroupNotExist, "No group in this broker")
 		return
 	}
-	replyJSON(r, c)
+	r.ReplyJSON(nil, c)
 }
 
 // Groups answers request 201: all groups, or a part of them by number in the order of
@@ -103,12 +103,7 @@ func (h *Handlers) Groups(r *remoting.Request) {
 		}
 		w = h.o.Groups.Page(first, most)
 	}
-	text, err := fastjson.Marshal(w)
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(&header.GetAllSubscriptionGroupResponse{TotalGroupNum: header.Some(int32(total))}, text)
+	r.ReplyJSON(&header.GetAllSubscriptionGroupResponse{TotalGroupNum: header.Some(int32(total))}, w)
 }
 
 // page says which part of a list a request wants. A part behind the first is counted

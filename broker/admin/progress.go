@@ -10,7 +10,6 @@ import (
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
-	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store/consumequeue"
@@ -39,7 +38,7 @@ func (h *Handlers) TopicStats(r *remoting.Request) {
 		}
 		table.OffsetTable[h.queueOf(t, id)] = o
 	}
-	replyJSON(r, &table)
+	r.ReplyJSON(nil, &table)
 }
 
 // topicOf finds the topic that the request names; nil: it was answered.
@@ -72,15 +71,6 @@ func (h *Handlers) rate(name, key string) float64 {
 		return i.In(stats.Minute).TPS
 	}
 	return 0
-}
-
-func replyJSON(r *remoting.Request, v any) {
-	text, err := fastjson.Marshal(v)
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(nil, text)
 }
 
 // progress is how far a group has come in a queue. The lag that tools compute of
@@ -149,7 +139,7 @@ func (h *Handlers) ConsumeStats(r *remoting.Request) {
 			h.groupProgress(&s, t, q.ConsumerGroup, t.Config().ReadQueueNums)
 		}
 	}
-	replyJSON(r, &s)
+	r.ReplyJSON(nil, &s)
 }
 
 // BrokerConsumeStats answers request 317: how far all groups have come.
@@ -174,7 +164,7 @@ func (h *Handlers) BrokerConsumeStats(r *remoting.Request) {
 		}
 		list.ConsumeStatsList = append(list.ConsumeStatsList, map[string][]body.ConsumeStats{group: all})
 	}
-	replyJSON(r, &list)
+	r.ReplyJSON(nil, &list)
 }
 
 // TopicGroups answers request 300: the groups that consume a topic or have offsets
@@ -186,7 +176,7 @@ func (h *Handlers) TopicGroups(r *remoting.Request) {
 		return
 	}
 	groups := append(h.o.Sessions.Subscribers(string(name)), h.o.Offsets.Groups(string(name))...)
-	replyJSON(r, &body.GroupList{GroupList: set(groups)})
+	r.ReplyJSON(nil, &body.GroupList{GroupList: set(groups)})
 }
 
 // GroupTopics answers request 343: the topics that a group has offsets of.
@@ -196,7 +186,7 @@ func (h *Handlers) GroupTopics(r *remoting.Request) {
 		r.Fail(code.SystemError, "QueryTopicsByConsumerRequest: field group is missing")
 		return
 	}
-	replyJSON(r, &body.TopicList{BrokerAddr: h.o.Address, TopicList: set(h.o.Offsets.Topics(string(group)))})
+	r.ReplyJSON(nil, &body.TopicList{BrokerAddr: h.o.Address, TopicList: set(h.o.Offsets.Topics(string(group)))})
 }
 
 // set sorts names, each once; it is never nil, which would not be listed at all.
@@ -224,7 +214,7 @@ func (h *Handlers) Subscription(r *remoting.Request) {
 			answer.SubscriptionData = s.Data
 		}
 	}
-	replyJSON(r, &answer)
+	r.ReplyJSON(nil, &answer)
 }
 
 // TimeSpans answers request 303: the times of the first and the last message of
@@ -242,7 +232,7 @@ func (h *Handlers) TimeSpans(r *remoting.Request) {
 		span.MinText, span.MaxText, span.ConsumeText = timeText(span.MinTimestamp), timeText(span.MaxTimestamp), timeText(span.ConsumeTimestamp)
 		answer.ConsumeTimeSpanSet = append(answer.ConsumeTimeSpanSet, span)
 	}
-	replyJSON(r, &answer)
+	r.ReplyJSON(nil, &answer)
 }
 
 // timeText is a time as the original writes it beside its number.
@@ -284,7 +274,7 @@ func (h *Handlers) StatsData(r *remoting.Request) {
 		n := item.In(s)
 		return &body.BrokerStatsItem{Sum: n.Sum, TPS: n.TPS, Avgpt: n.Avgpt}
 	}
-	replyJSON(r, &body.BrokerStatsData{StatsMinute: in(stats.Minute), StatsHour: in(stats.Hour), StatsDay: in(stats.Day)})
+	r.ReplyJSON(nil, &body.BrokerStatsData{StatsMinute: in(stats.Minute), StatsHour: in(stats.Hour), StatsDay: in(stats.Day)})
 }
 
 func orNull(r *remoting.Request, field string) string {

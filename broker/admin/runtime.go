@@ -10,19 +10,13 @@ import (
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
-	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/remoting"
 )
 
 // RuntimeInfo answers request 28: a table of names and texts that tools and
 // exporters parse, in the original's names and forms.
 func (h *Handlers) RuntimeInfo(r *remoting.Request) {
-	text, err := fastjson.Marshal(&body.KVTable{Table: h.Figures()})
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(nil, text)
+	r.ReplyJSON(nil, &body.KVTable{Table: h.Figures()})
 }
 
 // storeFigures are the names Options.Store answers for, with what is said when it

@@ -175,7 +175,7 @@ func (h *Handlers) CleanUnusedTopics(r *remoting.Request) {
 
 // SystemTopics answers request 305.
 func (h *Handlers) SystemTopics(r *remoting.Request) {
-	replyJSON(r, &body.TopicList{TopicList: h.o.Topics.SystemNames()})
+	r.ReplyJSON(nil, &body.TopicList{TopicList: h.o.Topics.SystemNames()})
 }
 
 // Topic answers request 351.
@@ -190,7 +190,7 @@ func (h *Handlers) Topic(r *remoting.Request) {
 		r.Fail(code.TopicNotExist, "No topic in this broker. topic: "+string(name))
 		return
 	}
-	replyJSON(r, t.Config())
+	r.ReplyJSON(nil, t.Config())
 }
 
 // settleTopics answers a request that has changed topics, or failed to: when the
@@ -236,12 +236,7 @@ func (h *Handlers) AllTopics(r *remoting.Request) {
 		}
 		w.TopicConfigTable = h.o.Topics.Page(first, most)
 	}
-	text, err := fastjson.Marshal(&w)
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(&header.GetAllTopicConfigResponse{TotalTopicNum: header.Some(int32(total))}, text)
+	r.ReplyJSON(&header.GetAllTopicConfigResponse{TotalTopicNum: header.Some(int32(total))}, &w)
 }
 
 func (h *Handlers) sameVersion(text string, v body.DataVersion) bool {

@@ -14,7 +14,6 @@ import (
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
-	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
@@ -204,12 +203,7 @@ func (s *Service) Snapshot() *body.DelayOffsets {
 
 // Offsets answers request 45.
 func (s *Service) Offsets(r *remoting.Request) {
-	text, err := fastjson.Marshal(s.Snapshot())
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(nil, text)
+	r.ReplyJSON(nil, s.Snapshot())
 }
 
 // Figures are the offsets and ends of the levels as request 28 shows them.

@@ -6,19 +6,13 @@ import (
 
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
-	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/remoting"
 )
 
 // All answers request 43 with all offsets.
 func (h *Handlers) All(r *remoting.Request) {
-	text, err := fastjson.Marshal(h.Offsets.Snapshot())
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(nil, text)
+	r.ReplyJSON(nil, h.Offsets.Snapshot())
 }
 
 // Clone answers request 314: a group gets the offsets of another one. While the
@@ -85,10 +79,5 @@ func (h *Handlers) Correction(r *remoting.Request) {
 			}
 		}
 	}
-	text, err := fastjson.Marshal(&a)
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(nil, text)
+	r.ReplyJSON(nil, &a)
 }

@@ -104,12 +104,7 @@ func (h *Handlers) at(topic string, id int32, time int64) int64 {
 }
 
 func (h *Handlers) answerReset(r *remoting.Request, topic string, offsets map[int32]int64) {
-	text, err := fastjson.Marshal(h.resetBody(topic, offsets))
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(nil, text)
+	r.ReplyJSON(nil, h.resetBody(topic, offsets))
 }
 
 func (h *Handlers) resetBody(topic string, offsets map[int32]int64) *body.ResetOffsetBody {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
-	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store/consumequeue"
@@ -51,12 +50,7 @@ func (h *Handlers) Units(r *remoting.Request) {
 		r.Fail(code.SystemError, "queue units could not be read: "+err.Error())
 		return
 	}
-	text, err := fastjson.Marshal(&a)
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(nil, text)
+	r.ReplyJSON(nil, &a)
 }
 
 // units describes count units from index on, at most to the end of the file that

@@ -102,10 +102,5 @@ func (p *poll) reply(r *remoting.Request) {
 			all.ConsumerTable[a.client] = b.MessageQueueTable
 		}
 	}
-	text, err := fastjson.Marshal(&all)
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(nil, text)
+	r.ReplyJSON(nil, &all)
 }

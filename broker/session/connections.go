@@ -31,7 +31,7 @@ func (h *Handlers) ConsumerConnections(r *remoting.Request) {
 	for topic, s := range v.subs {
 		c.SubscriptionTable[topic] = s.Data
 	}
-	reply(r, &c)
+	r.ReplyJSON(nil, &c)
 }
 
 // ProducerConnections answers request 204: who produces in a group.
@@ -46,7 +46,7 @@ func (h *Handlers) ProducerConnections(r *remoting.Request) {
 		r.Fail(code.SystemError, "the producer group["+q.ProducerGroup+"] not exist")
 		return
 	}
-	reply(r, &body.ProducerConnection{ConnectionSet: connections(members)})
+	r.ReplyJSON(nil, &body.ProducerConnection{ConnectionSet: connections(members)})
 }
 
 func connections(ms []Member) []body.Connection {
@@ -69,16 +69,7 @@ func (h *Handlers) Producers(r *remoting.Request) {
 		}
 		t.Data[group] = list
 	}
-	reply(r, &t)
-}
-
-func reply(r *remoting.Request, v any) {
-	text, err := fastjson.Marshal(v)
-	if err != nil {
-		r.Fail(code.SystemError, err.Error())
-		return
-	}
-	r.Reply(nil, text)
+	r.ReplyJSON(nil, &t)
 }
 
 // CheckClient answers request 46: may a client subscribe like that? Clients ask
