@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gantrymq/gantry/remoting"
 )
@@ -33,6 +34,8 @@ type link struct {
 	writing bool
 	again   bool // look at the out-queue again before giving up the role
 	shut    bool
+
+	held atomic.Bool // the reader waits for below, or is about to
 
 	vec  [][]byte    // of the goroutine that writes
 	part net.Buffers // what of it is being written
@@ -152,6 +155,9 @@ func (l *link) waitBelow() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// First the word, then the look: progress does it the other way round, so one of the two sees the other.
+	l.held.Store(true)
+	defer l.held.Store(false)
 	for l.conn.Congested() && !l.shut {
 		l.below.Wait()
 	}
@@ -215,10 +221,11 @@ func (l *link) send(b *remoting.Batch) error {
 	return nil
 }
 
+// progress tells of bytes that were written. What was queued before is no guide to whether the reader waits: workers
+// add answers at any time.
 func (l *link) progress(n int) {
-	was := l.conn.Congested()
 	l.conn.Progress(n)
-	if was && !l.conn.Congested() {
+	if l.held.Load() && !l.conn.Congested() {
 		l.mu.Lock()
 		l.below.Broadcast()
 		l.mu.Unlock()

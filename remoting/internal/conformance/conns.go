@@ -89,6 +89,29 @@ func (s *suite) slowReader(t *testing.T) {
 	}
 }
 
+// oftenHeldBack: a peer that is held back and let go again with nearly every answer never waits for a next push that
+// does not come.
+func (s *suite) oftenHeldBack(t *testing.T) {
+	_, addr := s.start(t, remoting.Options{HighWater: 150, Lanes: map[remoting.Lane]remoting.LaneOptions{remoting.Query: {Workers: 4}}, Routes: []remoting.Route{
+		laned(11, remoting.Query, echo),
+	}})
+	p := Dial(t, addr)
+	window := make(chan struct{}, 8)
+	const n = 20_000
+	go func() {
+		for i := range int32(n) {
+			window <- struct{}{}
+			if _, err := p.Write(Request(11, i, nil)); err != nil {
+				return
+			}
+		}
+	}()
+	for range n {
+		p.Answer()
+		<-window
+	}
+}
+
 // hardLimit: answers that come from elsewhere cannot be held back; at the hard limit the connection ends.
 func (s *suite) hardLimit(t *testing.T) {
 	parked := make(chan *remoting.Request, 1000)

@@ -54,6 +54,7 @@ func Run(t *testing.T, serve Serve) {
 		{"ManySegments", (*suite).manySegments},
 		{"TooLong", (*suite).tooLong},
 		{"SlowReader", (*suite).slowReader},
+		{"OftenHeldBack", (*suite).oftenHeldBack},
 		{"HardLimit", (*suite).hardLimit},
 		{"Flood", (*suite).flood},
 		{"Idle", (*suite).idle},
