@@ -127,7 +127,7 @@ func TestDiskErrors(t *testing.T) {
 				t.Fatalf("append: %s %v", d.Status, d.Err)
 			}
 			if q, ok := s.Lookup("T", 0); ok && q.Max() > 0 {
-				if r := s.Get(q, 0, Limits{MaxCount: 5}, nil); r.Status != Found {
+				if r := s.Get(q, 0, Limits{MaxCount: 5}, Filter{}); r.Status != Found {
 					t.Fatalf("read: %s", r.Status)
 				}
 			}

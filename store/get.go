@@ -48,6 +48,19 @@ type Limits struct {
 	MaxBytes int // 0: no wish
 }
 
+// Filter chooses messages for a reader. The zero value takes all; what is nil is not
+// asked. Nothing is kept of what the functions are given, and none may wait or
+// allocate: they are asked for each message, maybe on an event loop.
+type Filter struct {
+	// Tags looks at the tags code of a queue unit.
+	Tags func(tagsCode int64) bool
+	// Message looks at the properties of the message itself, which costs reading it.
+	Message func(props []byte) bool
+}
+
+// all says that every message is taken.
+func (f *Filter) all() bool { return f.Tags == nil && f.Message == nil }
+
 // maxAnswer is how many bytes of messages one answer holds at most, but for the
 // first message: more would not fit into a frame, and the client would get
 // nothing. (Java's own limit is 128 MiB.)
@@ -66,10 +79,11 @@ type Result struct {
 	// the reader must not go on: NextBegin is where it failed.
 	Err error
 
-	bytes int
-	segs  [][]byte // messages that lie one behind the other are one segment
-	views []segment.View
-	bufs  []*buffer
+	filter Filter // of the Get that fills it
+	bytes  int
+	segs   [][]byte // messages that lie one behind the other are one segment
+	views  []segment.View
+	bufs   []*buffer
 
 	units [unitsAtOnce]consumequeue.Unit
 	picks []pick
@@ -99,7 +113,7 @@ func (r *Result) AppendTo(segs [][]byte) [][]byte { return append(segs, r.segs..
 // Release gives the result and its bytes back.
 func (r *Result) Release() {
 	r.drop()
-	r.Status, r.NextBegin, r.Min, r.Max, r.SuggestSlave, r.Err = 0, 0, 0, 0, false, nil
+	r.Status, r.NextBegin, r.Min, r.Max, r.SuggestSlave, r.Err, r.filter = 0, 0, 0, 0, false, nil, Filter{}
 	results.Put(r)
 }
 
@@ -117,20 +131,21 @@ func (r *Result) drop() {
 	r.bytes, r.Count = 0, 0
 }
 
-// Get reads messages of a queue from offset from on; match, which may be nil,
-// decides by tags code. q may be nil, for a queue nobody has written to. It may
+// Get reads messages of a queue from offset from on. q may be nil, for a queue nobody has written to. It may
 // wait for the disk.
-func (s *Store) Get(q *consumequeue.Queue, from int64, limits Limits, match func(tagsCode int64) bool) *Result {
+func (s *Store) Get(q *consumequeue.Queue, from int64, limits Limits, filter Filter) *Result {
 	r := NewResult()
-	s.get(r, q, from, limits, match, false)
+	r.filter = filter
+	s.get(r, q, from, limits, false)
 	return r
 }
 
 // GetHot is Get for an event loop: it does not wait for a disk. hot is false,
 // and res nil, if that would be needed.
-func (s *Store) GetHot(q *consumequeue.Queue, from int64, limits Limits, match func(tagsCode int64) bool) (res *Result, hot bool) {
+func (s *Store) GetHot(q *consumequeue.Queue, from int64, limits Limits, filter Filter) (res *Result, hot bool) {
 	r := NewResult()
-	if !s.get(r, q, from, limits, match, true) {
+	r.filter = filter
+	if !s.get(r, q, from, limits, true) {
 		r.Release()
 		return nil, false
 	}
@@ -142,7 +157,7 @@ func (s *Store) GetHot(q *consumequeue.Queue, from int64, limits Limits, match f
 func (s *Store) SetReadLimits(l ReadLimits) { s.reads.Store(&l) }
 
 // get fills r; with hotOnly it returns false if it had to wait for a disk.
-func (s *Store) get(r *Result, q *consumequeue.Queue, from int64, limits Limits, match func(int64) bool, hotOnly bool) bool {
+func (s *Store) get(r *Result, q *consumequeue.Queue, from int64, limits Limits, hotOnly bool) bool {
 	r.NextBegin = from
 	if q == nil { // Java has a queue as soon as somebody asks
 		r.Status, r.NextBegin = NoMessageInQueue, 0
@@ -161,27 +176,29 @@ func (s *Store) get(r *Result, q *consumequeue.Queue, from int64, limits Limits,
 	case hotOnly && !q.Recent(from):
 		return false
 	default:
-		return s.scan(r, q, from, limits, match, hotOnly)
+		return s.scan(r, q, from, limits, hotOnly)
 	}
 	return true
 }
 
 // scan goes over the units from from on and takes the messages that match.
-func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits, match func(int64) bool, hotOnly bool) bool {
+func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits, hotOnly bool) bool {
 	reads := s.reads.Load()
 	logEnd, logMin := s.commitLog.Written(), s.commitLog.Min()
 	memory := s.o.Memory / 100 * int64(reads.MemoryPercent)
+	filter := &r.filter
 	g := getter{
-		s: s, r: r, hotOnly: hotOnly, reads: reads, maxCount: limits.MaxCount, maxBytes: min(maxAnswer, max(limits.MaxBytes, 100)),
+		s: s, r: r, filter: filter, hotOnly: hotOnly, reads: reads, maxCount: limits.MaxCount, maxBytes: min(maxAnswer, max(limits.MaxBytes, 100)),
 	}
 	if limits.MaxBytes <= 0 {
 		g.maxBytes = maxAnswer
 	}
-	filter := int64(max(reads.FilterBytes, limits.MaxCount*consumequeue.UnitSize))
-	scanEnd := min(r.Max, from+(filter+consumequeue.UnitSize-1)/consumequeue.UnitSize)
-	if hotOnly && match != nil && scanEnd-from > mostHotUnits {
+	bytes := int64(max(reads.FilterBytes, limits.MaxCount*consumequeue.UnitSize))
+	scanEnd := min(r.Max, from+(bytes+consumequeue.UnitSize-1)/consumequeue.UnitSize)
+	if hotOnly && (filter.Tags != nil && scanEnd-from > mostHotUnits || filter.Message != nil && scanEnd-from > mostHotMessages) {
 		return false
 	}
+	defer g.endRun()
 
 	r.Status = NoMatchedMessage
 	var lastPhysical int64
@@ -190,7 +207,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 		fileEnd := min(scanEnd, q.FileEnd(r.NextBegin))
 		for r.NextBegin < fileEnd {
 			want := min(fileEnd-r.NextBegin, unitsAtOnce)
-			if match == nil && limits.MaxCount > 0 {
+			if filter.all() && limits.MaxCount > 0 {
 				want = min(want, int64(limits.MaxCount)-int64(r.Count)+1)
 			}
 			n, err := q.Units(r.NextBegin, r.units[:want])
@@ -204,7 +221,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 				}
 				return g.finish()
 			}
-			for _, u := range r.units[:n] {
+			for i, u := range r.units[:n] {
 				if g.full(int(u.Size), logEnd-u.PhysicalOffset <= memory) {
 					return g.finish()
 				}
@@ -212,7 +229,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 				r.SuggestSlave = logEnd-lastPhysical > memory
 				switch {
 				case u.PhysicalOffset < skipTo:
-				case match != nil && !u.ExtAddress() && !match(u.TagsCode):
+				case filter.Tags != nil && !u.ExtAddress() && !filter.Tags(u.TagsCode):
 					if r.Count == 0 {
 						r.Status = NoMatchedMessage
 					}
@@ -229,14 +246,21 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 						r.Status = MessageWasRemoving
 					}
 				default:
-					ok, found := g.take(u, r.NextBegin+1)
-					if !ok { // the rest is cold: what there is will do
+					switch g.take(u, r.NextBegin+1, r.units[i+1:n]) {
+					case cold: // the rest too: what there is will do
 						return r.Count > 0
-					}
-					if found {
+					case broken: // the next call will see
+						return true
+					case taken:
 						r.Status = Found
-					} else if r.Count == 0 {
-						r.Status = MessageWasRemoving
+					case refused:
+						if r.Count == 0 {
+							r.Status = NoMatchedMessage
+						}
+					case noRecord:
+						if r.Count == 0 {
+							r.Status = MessageWasRemoving
+						}
 					}
 				}
 				r.NextBegin++
@@ -250,16 +274,26 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 // may ask for two billion messages, of which none may match.
 const mostHotUnits = 8192
 
+// mostHotMessages is the same where the messages themselves have to be looked at.
+const mostHotMessages = 128
+
 // getter is one scan.
 type getter struct {
 	s        *Store
 	r        *Result
+	filter   *Filter
 	hotOnly  bool
 	reads    *ReadLimits
 	maxCount int
 	maxBytes int
 
 	viewAt int64 // offset of the last view, if there is one
+
+	// What was read for messages that have to be looked at, from run.at on; nil if
+	// nothing was, or if a message in it was taken: then it is one of r.bufs.
+	run     *buffer
+	runAt   int64
+	runUsed bool
 }
 
 // full says that a message of that size must not be added. The first one is
@@ -278,28 +312,42 @@ func (g *getter) full(size int, inMemory bool) bool {
 	return r.bytes+size > g.reads.DiskBytes || r.Count >= g.reads.DiskCount
 }
 
-// take adds a message: its view, or for later reading. ok is false if it is
-// not hot and has to be. found is false if there is no such record.
-func (g *getter) take(u consumequeue.Unit, next int64) (ok, found bool) {
+// taking is what became of a message.
+type taking uint8
+
+const (
+	taken    taking = iota
+	refused         // by the filter
+	noRecord        // there is none
+	cold            // it is not in memory, and hotOnly
+	broken          // the disk could not be read; r says so, or has messages to give
+)
+
+// take adds a message: its view, or for later reading. more are the units behind
+// its.
+func (g *getter) take(u consumequeue.Unit, next int64, more []consumequeue.Unit) taking {
+	if g.filter.Message != nil {
+		return g.takeIf(u, more)
+	}
 	r := g.r
 	if !g.hotOnly {
 		r.picks = append(r.picks, pick{u.PhysicalOffset, u.Size, next})
 		r.Count++
 		r.bytes += int(u.Size)
-		return true, true
+		return taken
 	}
 	rec, ok := g.view(u)
 	if !ok {
-		return false, false
+		return cold
 	}
 	if !isRecord(rec, u.PhysicalOffset, u.Size) {
 		g.s.wrongUnit(u)
-		return true, false
+		return noRecord
 	}
 	g.add(rec)
 	r.Count++
 	r.bytes += len(rec)
-	return true, true
+	return taken
 }
 
 // view returns the record's bytes. One view serves all records of a segment.

@@ -56,6 +56,18 @@ func tagged(n int64) func(int64) bool {
 
 func nothing(int64) bool { return false }
 
+// asMessage is a filter that looks at the message itself, for its tag; it wants what
+// match wants.
+func asMessage(match func(int64) bool) Filter {
+	if match == nil {
+		return Filter{}
+	}
+	return Filter{Message: func(props []byte) bool {
+		tag, _ := message.Get(props, message.PropertyTags)
+		return match(int64(message.TagHash(tag)))
+	}}
+}
+
 // Every status of a pull, in the order in which they are decided.
 func TestGetStatuses(t *testing.T) {
 	for _, c := range []struct {
@@ -145,8 +157,11 @@ func TestGetStatuses(t *testing.T) {
 					}
 					r.Release()
 				}
-				check("Get", s.Get(q, c.from, c.limits, c.match))
-				if r, ok := s.GetHot(q, c.from, c.limits, c.match); ok {
+				check("Get", s.Get(q, c.from, c.limits, Filter{Tags: c.match}))
+				if c.match != nil {
+					check("Get by message", s.Get(q, c.from, c.limits, asMessage(c.match)))
+				}
+				if r, ok := s.GetHot(q, c.from, c.limits, Filter{Tags: c.match}); ok {
 					check("GetHot", r)
 				} else if hot && c.status != OffsetFoundNull && c.status != MessageWasRemoving {
 					t.Fatal("not hot")
@@ -177,7 +192,7 @@ func loseQueueFile(t *testing.T, s *Store, q *consumequeue.Queue) {
 func TestGetOfNoQueue(t *testing.T) {
 	s := filled(t, 0, true)
 	for _, from := range []int64{0, 7} {
-		r := s.Get(nil, from, Limits{MaxCount: 1}, nil)
+		r := s.Get(nil, from, Limits{MaxCount: 1}, Filter{})
 		if r.Status != NoMessageInQueue || r.NextBegin != 0 || r.Max != 0 {
 			t.Fatalf("%+v", r)
 		}
@@ -192,7 +207,7 @@ func TestReadsCreateNothing(t *testing.T) {
 	if ok || q != nil {
 		t.Fatal("a queue out of nothing")
 	}
-	s.Get(q, 0, Limits{}, nil).Release()
+	s.Get(q, 0, Limits{}, Filter{}).Release()
 	if got := s.OffsetByTime(q, 1, false); got != 0 {
 		t.Error(got)
 	}
@@ -214,12 +229,17 @@ func TestReadsCreateNothing(t *testing.T) {
 func TestHotAndColdAreEqual(t *testing.T) {
 	hot, cold := filled(t, 500, true), filled(t, 500, false)
 	for from := int64(0); from < 500; from += 13 {
-		for _, match := range []func(int64) bool{nil, tagged(2)} {
-			a, ok := hot.GetHot(hot.Queue("T", 0), from, Limits{MaxCount: 20}, match)
-			if !ok {
+		for _, f := range []Filter{{}, {Tags: tagged(2)}, asMessage(tagged(2)), asMessage(nothing)} {
+			a, ok := hot.GetHot(hot.Queue("T", 0), from, Limits{MaxCount: 20}, f)
+			if f.Message != nil && 500-from > mostHotMessages {
+				if ok {
+					t.Fatal("hot")
+				}
+				a = hot.Get(hot.Queue("T", 0), from, Limits{MaxCount: 20}, f)
+			} else if !ok {
 				t.Fatal("not hot")
 			}
-			b := cold.Get(cold.Queue("T", 0), from, Limits{MaxCount: 20}, match)
+			b := cold.Get(cold.Queue("T", 0), from, Limits{MaxCount: 20}, f)
 			if a.Count != b.Count || a.NextBegin != b.NextBegin || string(slices.Concat(a.AppendTo(nil)...)) != string(slices.Concat(b.AppendTo(nil)...)) {
 				t.Fatalf("from %d: %d to %d and %d to %d", from, a.Count, a.NextBegin, b.Count, b.NextBegin)
 			}
@@ -241,7 +261,7 @@ func TestLongSearchIsNotHot(t *testing.T) {
 	}{
 		{0, math.MaxInt32, nothing, false}, {10, math.MaxInt32, nothing, true}, {0, 1000, nothing, true}, {0, math.MaxInt32, nil, true},
 	} {
-		r, hot := s.GetHot(q, c.from, Limits{MaxCount: c.count}, c.match)
+		r, hot := s.GetHot(q, c.from, Limits{MaxCount: c.count}, Filter{Tags: c.match})
 		if hot != c.hot {
 			t.Errorf("%d from %d: hot=%v", c.count, c.from, hot)
 		}
@@ -255,10 +275,10 @@ func TestLongSearchIsNotHot(t *testing.T) {
 func TestNeighboursAreOneSegment(t *testing.T) {
 	for _, hot := range []bool{true, false} {
 		s := filled(t, 30, hot)
-		r := s.Get(s.Queue("T", 0), 0, Limits{MaxCount: 20}, nil)
+		r := s.Get(s.Queue("T", 0), 0, Limits{MaxCount: 20}, Filter{})
 		if hot {
 			r.Release()
-			r, _ = s.GetHot(s.Queue("T", 0), 0, Limits{MaxCount: 20}, nil)
+			r, _ = s.GetHot(s.Queue("T", 0), 0, Limits{MaxCount: 20}, Filter{})
 		}
 		if got := r.AppendTo(nil); len(got) != 1 || len(got[0]) != r.Len() {
 			t.Errorf("hot=%v: %d segments", hot, len(got))
@@ -270,7 +290,7 @@ func TestNeighboursAreOneSegment(t *testing.T) {
 // A view outlives the segment it was taken from.
 func TestViewOfADeletedSegment(t *testing.T) {
 	s := filled(t, 300, true)
-	r, ok := s.GetHot(s.Queue("T", 0), 0, Limits{MaxCount: 10}, nil)
+	r, ok := s.GetHot(s.Queue("T", 0), 0, Limits{MaxCount: 10}, Filter{})
 	if !ok {
 		t.Fatal("not hot")
 	}
@@ -300,13 +320,13 @@ func TestWrongUnit(t *testing.T) {
 			t.Fatal(err)
 		}
 		for from, want := range map[int64]int{8: 2, 10: 0} {
-			r := s.Get(q, from, Limits{MaxCount: 20}, nil)
+			r := s.Get(q, from, Limits{MaxCount: 20}, Filter{})
 			if r.Count != want || r.NextBegin != 16 || want == 0 && r.Status != MessageWasRemoving {
 				t.Errorf("hot=%v from %d: %s, %d messages, next %d", hot, from, r.Status, r.Count, r.NextBegin)
 			}
 			r.Release()
 		}
-		if r, ok := s.GetHot(q, 8, Limits{MaxCount: 20}, nil); hot && (!ok || r.Count != 2) {
+		if r, ok := s.GetHot(q, 8, Limits{MaxCount: 20}, Filter{}); hot && (!ok || r.Count != 2) {
 			t.Error("hot")
 		}
 	}
@@ -341,8 +361,8 @@ func TestDamagedUnit(t *testing.T) {
 				}
 				r.Release()
 			}
-			check(s.Get(q, 2, Limits{MaxCount: 20}, nil))
-			if r, ok := s.GetHot(q, 2, Limits{MaxCount: 20}, nil); ok {
+			check(s.Get(q, 2, Limits{MaxCount: 20}, Filter{}))
+			if r, ok := s.GetHot(q, 2, Limits{MaxCount: 20}, Filter{}); ok {
 				check(r)
 			} else if hot {
 				t.Error("not hot")
@@ -368,7 +388,7 @@ func TestExtAddressPassesTheFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := s.Get(q2, 0, Limits{MaxCount: 1}, nothing); r.Status != Found {
+	if r := s.Get(q2, 0, Limits{MaxCount: 1}, Filter{Tags: nothing}); r.Status != Found {
 		t.Fatal(r.Status)
 	}
 }
@@ -383,7 +403,7 @@ func TestReadErrors(t *testing.T) {
 	send(t, s, numbered("T", 0, 0, 200)...)
 	settle(t, s)
 	remove := f.Add(vfs.Rule{Ops: vfs.OpRead, Path: "commitlog", Err: syscall.EIO})
-	r := s.Get(s.Queue("T", 0), 5, Limits{MaxCount: 5}, nil)
+	r := s.Get(s.Queue("T", 0), 5, Limits{MaxCount: 5}, Filter{})
 	if !errors.Is(r.Err, syscall.EIO) || r.Len() != 0 || r.NextBegin != 5 {
 		t.Fatalf("%+v, next %d", r.Err, r.NextBegin)
 	}
@@ -392,7 +412,7 @@ func TestReadErrors(t *testing.T) {
 	writeQueues(t, s)
 	for _, op := range []vfs.Op{vfs.OpOpen, vfs.OpRead} {
 		remove = f.Add(vfs.Rule{Ops: op, Path: "consumequeue", Err: syscall.EMFILE})
-		r = s.Get(s.Queue("T", 0), 5, Limits{MaxCount: 5}, nil)
+		r = s.Get(s.Queue("T", 0), 5, Limits{MaxCount: 5}, Filter{})
 		if !errors.Is(r.Err, syscall.EMFILE) || r.Len() != 0 || r.NextBegin != 5 {
 			t.Fatalf("%+v, next %d", r.Err, r.NextBegin)
 		}
@@ -405,7 +425,7 @@ func TestReadErrors(t *testing.T) {
 		u, _, _ = s.Queue("T", 0).Unit(second + 1)
 	}
 	f.Add(vfs.Rule{Ops: vfs.OpRead, Path: "00000000000000016384", Err: syscall.EIO})
-	r = s.Get(s.Queue("T", 0), second-5, Limits{MaxCount: 20}, nil)
+	r = s.Get(s.Queue("T", 0), second-5, Limits{MaxCount: 20}, Filter{})
 	if r.Err != nil || r.Status != Found || r.NextBegin != second || r.Count != 5 {
 		t.Fatalf("%s next %d, the second file begins with %d, %v", r.Status, r.NextBegin, second, r.Err)
 	}
@@ -415,7 +435,7 @@ func TestSuggestSlave(t *testing.T) {
 	s := filled(t, 100, true)
 	s.o.Memory = 10_000
 	for from, want := range map[int64]bool{0: true, 90: false} {
-		if r := s.Get(s.Queue("T", 0), from, Limits{MaxCount: 1}, nil); r.SuggestSlave != want {
+		if r := s.Get(s.Queue("T", 0), from, Limits{MaxCount: 1}, Filter{}); r.SuggestSlave != want {
 			t.Errorf("from %d: %v", from, !want)
 		}
 	}
@@ -526,19 +546,20 @@ func TestGetAllocatesNothing(t *testing.T) {
 		s := filled(t, 30, hot)
 		q := s.Queue("T", 0)
 		segs := make([][]byte, 0, 64)
-		match := tagged(1)
-		n := testing.AllocsPerRun(200, func() {
-			var r *Result
-			if hot {
-				r, _ = s.GetHot(q, 0, Limits{MaxCount: 32}, match)
-			} else {
-				r = s.Get(q, 0, Limits{MaxCount: 32}, match)
+		for _, f := range []Filter{{Tags: tagged(1)}, asMessage(tagged(1)), asMessage(nothing)} {
+			n := testing.AllocsPerRun(200, func() {
+				var r *Result
+				if hot {
+					r, _ = s.GetHot(q, 0, Limits{MaxCount: 32}, f)
+				} else {
+					r = s.Get(q, 0, Limits{MaxCount: 32}, f)
+				}
+				segs = r.AppendTo(segs[:0])
+				r.Release()
+			})
+			if n >= 1 && !raceEnabled {
+				t.Errorf("hot=%v: %.1f allocations", hot, n)
 			}
-			segs = r.AppendTo(segs[:0])
-			r.Release()
-		})
-		if n >= 1 && !raceEnabled {
-			t.Errorf("hot=%v: %.1f allocations", hot, n)
 		}
 	}
 }
@@ -610,9 +631,9 @@ func BenchmarkGet(b *testing.B) {
 				for b.Loop() {
 					var r *Result
 					if hot > 0 {
-						r, _ = s.GetHot(q, from, Limits{MaxCount: 32}, nil)
+						r, _ = s.GetHot(q, from, Limits{MaxCount: 32}, Filter{})
 					} else {
-						r = s.Get(q, from, Limits{MaxCount: 32}, nil)
+						r = s.Get(q, from, Limits{MaxCount: 32}, Filter{})
 					}
 					if r == nil || r.Count != 32 && r.Count < 8 {
 						b.Fatalf("%+v", r)
@@ -629,4 +650,24 @@ func BenchmarkGet(b *testing.B) {
 func readLimits(l ReadLimits) ReadLimits {
 	l.setDefaults()
 	return l
+}
+
+// A disk that fails while messages are looked at: what was found is given, and the
+// next call begins where it failed.
+func TestReadErrorsWhileLooking(t *testing.T) {
+	f := vfs.NewFaults(vfs.NewMem())
+	o := smallOptions(t, f, newClock())
+	o.CommitLog.HotBytes = -1
+	s := mustOpen(t, o)
+	defer s.Close(t.Context())
+	s.Start()
+	send(t, s, numbered("T", 0, 0, 39)...)
+	settle(t, s)
+	q := s.Queue("T", 0)
+	f.Add(vfs.Rule{Ops: vfs.OpRead, Path: "/commitlog/", Err: syscall.EIO})
+	r := s.Get(q, 3, Limits{MaxCount: 20}, asMessage(tagged(1)))
+	if !errors.Is(r.Err, syscall.EIO) || r.Count != 0 || r.NextBegin != 3 {
+		t.Errorf("%v, %d messages, next %d", r.Err, r.Count, r.NextBegin)
+	}
+	r.Release()
 }

@@ -70,7 +70,7 @@ func TestDiskFull(t *testing.T) {
 				t.Errorf("refused with %s %q", status, why)
 			}
 			q, _ := k.Lookup("T", 0)
-			if r := k.Get(q, 0, Limits{MaxCount: 1}, nil); r.Status != Found {
+			if r := k.Get(q, 0, Limits{MaxCount: 1}, Filter{}); r.Status != Found {
 				t.Errorf("a full disk cannot be read: %s", r.Status)
 			}
 		}

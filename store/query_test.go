@@ -125,7 +125,7 @@ func TestAnswersFitIntoAFrame(t *testing.T) {
 	}
 	s.SetReadLimits(readLimits(ReadLimits{MemoryBytes: 1 << 30, DiskBytes: 1 << 30}))
 	for _, wish := range []int{0, 1 << 30} {
-		r := s.Get(s.Queue("T", 0), 0, Limits{MaxCount: 32, MaxBytes: wish}, nil)
+		r := s.Get(s.Queue("T", 0), 0, Limits{MaxCount: 32, MaxBytes: wish}, Filter{})
 		if r.Count != 3 || r.NextBegin != 3 {
 			t.Errorf("%d messages, next is %d", r.Count, r.NextBegin)
 		}

@@ -226,7 +226,7 @@ func TestExpiredMessages(t *testing.T) {
 		{"the expired queue, at its end", "Old", oldMax, oldMax, OffsetOverflowOne},
 	} {
 		q, _ := k.Lookup(c.topic, 0)
-		r := k.Get(q, c.from, Limits{MaxCount: 5}, nil)
+		r := k.Get(q, c.from, Limits{MaxCount: 5}, Filter{})
 		if r.Status != c.status || r.NextBegin != c.next || r.Min != q.Min() || r.Max != q.Max() {
 			t.Errorf("%s: %s, next %d, min %d, max %d", c.name, r.Status, r.NextBegin, r.Min, r.Max)
 		}
@@ -291,7 +291,7 @@ func TestDeletedWhileRead(t *testing.T) {
 	for _, forced := range []bool{false, true} {
 		k.fill("T", 0, 3)
 		k.age(100 * time.Hour)
-		r, hot := k.GetHot(q, q.Min(), Limits{MaxCount: 3}, nil)
+		r, hot := k.GetHot(q, q.Min(), Limits{MaxCount: 3}, Filter{})
 		if !hot || r.Count != 3 {
 			t.Fatal(hot)
 		}

@@ -158,7 +158,7 @@ func bodies(t testing.TB, s *Store, topic string, id int32) (list []string) {
 		return nil
 	}
 	for at := q.Min(); at < q.Max(); {
-		r := s.Get(q, at, Limits{MaxCount: 7}, nil)
+		r := s.Get(q, at, Limits{MaxCount: 7}, Filter{})
 		if r.Status != Found || r.NextBegin <= at {
 			t.Fatalf("%s at %d of %d...%d: %s, next %d (%v)", q, at, q.Min(), q.Max(), r.Status, r.NextBegin, r.Err)
 		}

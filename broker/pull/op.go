@@ -109,9 +109,9 @@ func (o *op) get() next {
 	}
 	limits := store.Limits{MaxCount: int(o.hdr.MaxMsgNums), MaxBytes: int(o.hdr.MaxMsgBytes.Value)}
 	if o.mayWait {
-		o.res = o.p.Store.Get(o.queue, from, limits, o.match)
+		o.res = o.p.Store.Get(o.queue, from, limits, store.Filter{Tags: o.match})
 	} else {
-		res, hot := o.p.Store.GetHot(o.queue, from, limits, o.match)
+		res, hot := o.p.Store.GetHot(o.queue, from, limits, store.Filter{Tags: o.match})
 		if !hot {
 			return needsLane
 		}

@@ -223,6 +223,16 @@ func (r *Record) Decode(b []byte, level Check) error {
 	return nil
 }
 
+// Properties returns the properties of the record that b starts with, as a view,
+// checking the record's layout and not its CRC. Errors as of the function Decode.
+func Properties(b []byte) ([]byte, error) {
+	var l layout
+	if err := l.parse(b); err != nil {
+		return nil, err
+	}
+	return b[l.props:l.size:l.size], nil
+}
+
 // Head is what the dispatcher needs of a record. The slices are views; nil
 // means that the property is not there.
 type Head struct {
