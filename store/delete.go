@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"sync"
-
-	"github.com/gantrymq/gantry/codec/message"
-	"github.com/gantrymq/gantry/store/dispatch"
 )
 
 // deletions are the topics that wait to be deleted. The dispatcher deletes all that
@@ -45,6 +42,12 @@ func (s *Store) deleteTopics() {
 	if len(list) == 0 {
 		return
 	}
+	// A message that gets its number only now would have one of the old queue's, and
+	// hide the message of a new queue that has the same.
+	for _, d := range list {
+		s.queues.Seal(d.topic)
+	}
+	s.commitLog.Fence()
 	end := s.commitLog.Written()
 	next := maps.Clone(s.deleted)
 	for _, d := range list {
@@ -52,6 +55,7 @@ func (s *Store) deleteTopics() {
 	}
 	if err := s.deletedFile.Save(next.encode()); err != nil {
 		for _, d := range list {
+			s.queues.Unseal(d.topic)
 			d.err = fmt.Errorf("note the deletion of topic %s: %w", d.topic, err)
 		}
 		return
@@ -61,23 +65,4 @@ func (s *Store) deleteTopics() {
 		s.builder.Forget(d.topic, end)
 		d.err = s.queues.Delete(d.topic)
 	}
-}
-
-// restarted looks for the number that a queue needs next behind the record of a
-// gap. It comes there only if the topic was deleted while that record was on its way:
-// a hole that was filled would hide the messages of the new topic. For the
-// dispatcher, or the recovery before it runs.
-func (s *Store) restarted(gap *dispatch.GapError) bool {
-	q := gap.Queue
-	if _, ok := s.deleted[q.Topic]; !ok {
-		return false
-	}
-	w := s.commitLog.Walk(gap.Physical, s.commitLog.Written(), s.check())
-	defer w.Close()
-	for w.Next() {
-		if rec := w.Record(); rec.QueueID == q.ID && rec.QueueOffset == q.Max() && string(rec.Topic) == q.Topic && message.HasQueueOffset(rec.SysFlag) {
-			return true
-		}
-	}
-	return false
 }

@@ -42,6 +42,7 @@ const (
 	Expired      = commitlog.Expired
 	Cleared      = commitlog.Cleared
 	Refused      = commitlog.Refused
+	Deleted      = commitlog.Deleted
 )
 
 // Sink is told of arriving messages, see package dispatch.
@@ -150,7 +151,7 @@ func (s *Store) newQueues() {
 	s.queues = consumequeue.New(consumequeue.Options{
 		FS: s.o.FS, Dir: s.queueDir(), FileSize: s.o.QueueFileSize, Descriptors: s.o.QueueDescriptors, Log: s.log,
 	})
-	s.builder = &dispatch.Queues{Table: s.queues, Levels: s.o.DelayLevels, Restarted: s.restarted, Log: s.log}
+	s.builder = &dispatch.Queues{Table: s.queues, Levels: s.o.DelayLevels, Log: s.log}
 }
 
 func (s *Store) queueDir() string { return path.Join(s.o.Root, "consumequeue") }

@@ -20,6 +20,8 @@ func (p *Processor) outcome(d *store.Draft) (code.Response, string) {
 	case store.IllegalSize:
 		r := illegal(p.cfg.Load())
 		return r.code, r.remark
+	case store.Deleted:
+		return code.TopicNotExist, d.Err.Error()
 	case store.CreateFailed:
 		return code.SystemError, "create mapped file failed, server is busy or broken."
 	case store.NotWriteable:

@@ -134,6 +134,7 @@ func (l *Log) lead(turns int, now time.Time) {
 	}()
 	for i := 0; ; i++ {
 		l.mu.Lock()
+		l.passFences()
 		if len(l.queue) == 0 {
 			l.resign()
 			l.mu.Unlock()
@@ -163,9 +164,32 @@ func (l *Log) lead(turns int, now time.Time) {
 // resign ends a lead; l.mu is held.
 func (l *Log) resign() {
 	l.leading = false
+	l.passFences()
 	if l.closed {
 		close(l.drained)
 	}
+}
+
+// Fence waits until the turn under way, if there is one, has been written: every
+// draft that is placed later sees what the caller did before.
+func (l *Log) Fence() {
+	l.mu.Lock()
+	if !l.leading {
+		l.mu.Unlock()
+		return
+	}
+	passed := make(chan struct{})
+	l.fences = append(l.fences, passed)
+	l.mu.Unlock()
+	<-passed
+}
+
+// passFences lets those go that waited for the turn before; l.mu is held.
+func (l *Log) passFences() {
+	for _, f := range l.fences {
+		close(f)
+	}
+	l.fences = nil
 }
 
 func (l *Log) relayLoop() {
@@ -289,6 +313,10 @@ func (r *round) place(d *Draft) {
 	d.Status, d.Err = OK, nil
 	if f := l.failure.Load(); f != nil {
 		d.refuse(NotWriteable, f.err)
+		return
+	}
+	if d.orphaned() {
+		d.refuse(Deleted, errDeleted)
 		return
 	}
 	d.count = max(d.Count, 1)

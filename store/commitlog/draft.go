@@ -8,7 +8,17 @@ import (
 // Counter is the next offset of a queue. Only the log's leader advances it;
 // everybody may read it. While a round is being written the value may be ahead
 // by the records of that round and fall back if the write fails.
-type Counter struct{ next atomic.Int64 }
+type Counter struct {
+	next   atomic.Int64
+	closed atomic.Bool
+}
+
+// Close lets the log refuse, with Deleted, every draft that would get an offset of
+// this counter from now on; see Log.Fence for those that are getting theirs.
+func (c *Counter) Close() { c.closed.Store(true) }
+
+// Open takes Close back.
+func (c *Counter) Open() { c.closed.Store(false) }
 
 // Load returns the offset that the next record of the queue gets.
 func (c *Counter) Load() int64 { return c.next.Load() }
@@ -48,6 +58,8 @@ const (
 	Cleared
 	// Refused is for Fix: the draft is not to be stored.
 	Refused
+	// Deleted: its queue was, after the caller had found it.
+	Deleted
 )
 
 func (s Status) String() string {
@@ -72,6 +84,8 @@ func (s Status) String() string {
 		return "cleared"
 	case Refused:
 		return "refused"
+	case Deleted:
+		return "queue deleted"
 	}
 	return "unknown"
 }
@@ -137,6 +151,19 @@ type Completer interface{ AppendDone(d *Draft) }
 // refuse notes why a draft is not stored.
 func (d *Draft) refuse(s Status, err error) {
 	d.Status, d.Err = s, err
+}
+
+// orphaned says that a queue of the draft was deleted.
+func (d *Draft) orphaned() bool {
+	if d.Counter != nil && d.Counter.closed.Load() {
+		return true
+	}
+	for _, c := range d.More {
+		if c.closed.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // advance counts the draft in its queues.

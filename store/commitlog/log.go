@@ -79,6 +79,7 @@ var (
 	errClosed       = errors.New("the log is closed")
 	errStalled      = errors.New("the write before has not returned")
 	errPanic        = errors.New("a panic while appending left the log in doubt")
+	errDeleted      = errors.New("the topic was deleted while the message was on its way")
 	errQueueFull    = errors.New("too many bytes wait for being written")
 	errQueueLong    = errors.New("too many messages wait for being written")
 )
@@ -106,6 +107,7 @@ type Log struct {
 	leading  bool
 	queue    []*Draft
 	queuedB  int64
+	fences   []chan struct{}
 	drained  chan struct{} // closed when, after Close, no leader is left
 	relay    chan struct{} // hands the lead to relayLoop
 	slow     bool          // the last turn waited for the disk; the leader's

@@ -57,6 +57,7 @@ type Table struct {
 // topicQueues are the queues of one topic. Ids are dense in practice; the map
 // is for the others.
 type topicQueues struct {
+	sealed bool // about to be deleted
 	dense  []*Queue
 	sparse map[int32]*Queue
 }
@@ -182,6 +183,9 @@ func (t *Table) GetOrCreate(topic string, id int32) *Queue {
 		}
 	}
 	q := newQueue(t, topic, id)
+	if tq.sealed {
+		q.Counter.Close()
+	}
 	tq.set(q)
 	return q
 }

@@ -482,6 +482,34 @@ func each[T any](items []T, do func(T) error) error {
 	return nil
 }
 
+// Seal lets no message come to a topic's queues any more, as it is about to be
+// deleted: see commitlog.Counter.Close. Unseal takes that back.
+func (t *Table) Seal(topic string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tq := t.topics[topic]
+	if tq == nil {
+		tq = &topicQueues{}
+		t.topics[topic] = tq
+	}
+	tq.sealed = true
+	for q := range tq.all {
+		q.Counter.Close()
+	}
+}
+
+// Unseal opens the queues of a topic again.
+func (t *Table) Unseal(topic string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tq := t.topics[topic]; tq != nil {
+		tq.sealed = false
+		for q := range tq.all {
+			q.Counter.Open()
+		}
+	}
+}
+
 // Delete removes a topic with its files. The queues that callers still hold
 // show as empty. Not inside a round. Writer only.
 func (t *Table) Delete(topic string) error {

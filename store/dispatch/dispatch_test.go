@@ -262,33 +262,6 @@ func TestBadRecord(t *testing.T) {
 	}
 }
 
-// Messages stored through a queue that was deleted meanwhile do not disturb
-// the queue of the same name that was begun after it.
-func TestQueueDeletedMeanwhile(t *testing.T) {
-	f := newFixture(t, vfs.NewMem(), "/s", 1<<20)
-	for range 5 {
-		f.append(rec("A", 0, 10))
-	}
-	f.steps()
-	old := f.table.GetOrCreate("A", 0)
-	f.d.queues.Forget("A", f.log.Written())
-	if err := f.table.Delete("A"); err != nil {
-		t.Fatal(err)
-	}
-	d := &commitlog.Draft{Counter: &old.Counter, Done: make(done, 1)}
-	late := rec("A", 0, 10)
-	late.BornHost, late.StoreHost = host, host
-	d.Records = message.Append(nil, &late)
-	f.log.Append([]*commitlog.Draft{d})
-	<-d.Done.(done)
-	f.append(rec("A", 0, 10)) // through a new queue
-	f.append(rec("A", 0, 10))
-	f.steps()
-	if q := f.table.GetOrCreate("A", 0); q == old || q.Max() != 2 || q.Min() != 0 {
-		t.Fatalf("new queue reaches from %d to %d", q.Min(), q.Max())
-	}
-}
-
 // Records of deleted topics get no unit, those stored later do.
 func TestForget(t *testing.T) {
 	f := newFixture(t, vfs.NewMem(), "/s", 1<<20)

@@ -25,11 +25,6 @@ type Queues struct {
 	// can be looked for first. Nil: fill.
 	Gap func(*GapError) (fill bool)
 
-	// Restarted says whether the queue goes on from a lower number behind the record
-	// of a gap. Then that record was numbered before its topic was deleted, and
-	// stored after. Nil: no queue does.
-	Restarted func(*GapError) bool
-
 	Log *zap.Logger
 
 	// deleted has, for each deleted topic, the end of the log at that time:
@@ -124,23 +119,15 @@ func (b *Queues) put(r *Round, rec *Record, q *consumequeue.Queue) error {
 }
 
 // gap handles a record whose queue does not reach to it: fill the hole, leave
-// the record out, or give up.
+// the record out (it cannot be filled), or give up.
 func (b *Queues) gap(r *Round, rec *Record, q *consumequeue.Queue) (fill bool, err error) {
 	// Fillers are written outside of rounds.
 	if err := b.Table.EndRound(); err != nil {
 		return false, err
 	}
 	b.base = len(r.Arrivals)
-	switch gap := (&GapError{q, rec.QueueOffset, rec.PhysicalOffset}); {
-	case b.Restarted != nil && b.Restarted(gap):
-		b.skip(rec, "the queue was deleted and begun again before it was stored")
-		return false, nil
-	case r.Recovering && b.Gap != nil && !b.Gap(gap):
+	if gap := (&GapError{q, rec.QueueOffset, rec.PhysicalOffset}); r.Recovering && b.Gap != nil && !b.Gap(gap) {
 		return false, gap
-	case !r.Recovering && rec.QueueOffset >= q.Counter.Load():
-		// Its sender used a queue that was deleted meanwhile.
-		b.skip(rec, "the queue was deleted and begun again before it was stored")
-		return false, nil
 	}
 	b.Log.Warn("messages of a queue are not in the log, their offsets are filled", zap.Stringer("queue", q),
 		zap.Int64("from", q.Max()), zap.Int64("to", rec.QueueOffset), zap.Int64("physicalOffset", rec.PhysicalOffset))
