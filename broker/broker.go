@@ -24,6 +24,7 @@ import (
 	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/broker/query"
 	"github.com/gantrymq/gantry/broker/relay"
+	"github.com/gantrymq/gantry/broker/reply"
 	"github.com/gantrymq/gantry/broker/retry"
 	"github.com/gantrymq/gantry/broker/send"
 	"github.com/gantrymq/gantry/broker/session"
@@ -85,6 +86,7 @@ type Broker struct {
 	puts       *put.Writer
 	sends      *send.Processor
 	retries    retry.Handler
+	replies    reply.Handler
 	pulls      *pull.Processor
 	nameServer *client.Client
 	registrar  *naming.Registrar
@@ -244,6 +246,8 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
 	b.retries = retry.Handler{Settings: b.set, Topics: b.topics, Groups: b.groups, Store: b.store, Levels: b.levels, Writer: b.puts,
 		Stats: b.stats, Log: b.log}
+	b.replies = reply.Handler{Settings: b.set, Sends: b.sends, Sessions: b.sessions, Writer: b.puts, Stats: b.stats, StoreHost: host,
+		Now: b.now, Log: b.log}
 	b.progress = offset.Handlers{Offsets: b.offsets, Topics: b.topics, Groups: b.groups, Sessions: b.sessions, Lookup: b.queue,
 		ByTime: func(q *consumequeue.Queue, time int64) int64 { return b.store.OffsetByTime(q, time, false) }}
 	b.pulls = pull.New(pull.Options{
@@ -312,7 +316,7 @@ var live = map[string]bool{
 	"lockInStrictMode": true, "totalReplicas": true, // order
 	"brokerPermission": true, "namesrvAddr": true, // send, pull, naming
 	"startAcceptSendRequestTimeStamp": true, "maxMessageSize": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
-	"rejectTransactionMessage": true, "timerMaxDelaySec": true, "strictTopicPermission": true, // send
+	"rejectTransactionMessage": true, "timerMaxDelaySec": true, "strictTopicPermission": true, "storeReplyMessageEnable": true, // send, reply
 	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true,
 	"slaveReadEnable": true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, "enableBroadcastOffsetStore": true, // pull
 	"enableScheduleMessageStats": true, "delayOffsetUpdateVersionStep": true, // delay

@@ -16,6 +16,10 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.SendMessageV2, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle, Reject: b.rejectSends},
 		{Code: code.SendBatchMessage, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle, Reject: b.rejectSends},
 
+		// Replies to producers that wait for one.
+		{Code: code.SendReplyMessage, Lane: remoting.Reply, Fast: fast, Handle: b.replies.Handle},
+		{Code: code.SendReplyMessageV2, Lane: remoting.Reply, Fast: fast, Handle: b.replies.Handle},
+
 		// Consumers.
 		{Code: code.PullMessage, Lane: remoting.Inline, Fast: notFast, Handle: b.pulls.Handle},
 		{Code: code.LitePullMessage, Lane: remoting.Inline, Fast: notFast, Handle: b.pulls.Handle},

@@ -9,7 +9,9 @@ import (
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/message"
+	"github.com/gantrymq/gantry/remoting"
 )
 
 // refusal is why a send is not carried out. A nil *refusal means that it is.
@@ -41,6 +43,21 @@ func (p *Processor) check(o *op) *refusal {
 		// First of all, so that it does not create a topic.
 		return refuse(code.MessageIllegal, "the message has no body")
 	}
+	return p.admit(o)
+}
+
+// Admit makes the checks that all ways in for clients' messages have in common, and
+// finds or creates the topic, for which it may wait for the disk: h is the header of
+// r. Without a topic the request is to be refused with the code and remark.
+func (p *Processor) Admit(r *remoting.Request, h *header.SendMessageRequest) (*topic.Topic, code.Response, string) {
+	o := op{p: p, req: r, cfg: p.cfg.Load(), mayWait: true, hdr: *h}
+	if bad := p.admit(&o); bad != nil {
+		return nil, bad.code, bad.remark
+	}
+	return o.topic, code.Success, ""
+}
+
+func (p *Processor) admit(o *op) *refusal {
 	if from := o.cfg.acceptFrom; from > 0 && p.Now().UnixMilli() < from {
 		return refuse(code.SystemError, "broker unable to service, until %s", time.UnixMilli(from).Format("2006-01-02 15:04:05,000"))
 	}

@@ -31,7 +31,7 @@
 // the server's clock run. A mask replaces what no two servers share (times,
 // counters) on both sides before they are compared. JSON bodies are compared by
 // value and without regard to order, since the original writes its maps in hash
-// order.
+// order; the same goes for the properties of a message in a field of that name.
 //
 // The package speaks the wire by itself, with nothing of codec: a fault there
 // must not hide itself in the tests.
