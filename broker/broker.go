@@ -316,7 +316,7 @@ var live = map[string]bool{
 	"lockInStrictMode": true, "totalReplicas": true, // order
 	"brokerPermission": true, "namesrvAddr": true, // send, pull, naming
 	"startAcceptSendRequestTimeStamp": true, "maxMessageSize": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
-	"rejectTransactionMessage": true, "timerMaxDelaySec": true, "strictTopicPermission": true, "storeReplyMessageEnable": true, // send, reply
+	"rejectTransactionMessage": true, "timerMaxDelaySec": true, "strictTopicPermission": true, "strictMessageType": true, "storeReplyMessageEnable": true, // send, reply
 	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true,
 	"slaveReadEnable": true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, "enableBroadcastOffsetStore": true, // pull
 	"enableScheduleMessageStats": true, "delayOffsetUpdateVersionStep": true, // delay

@@ -52,6 +52,7 @@ type config struct {
 	brokerIP1      string
 	permission     int32
 	strict         bool  // strictTopicPermission
+	strictType     bool  // strictMessageType
 	acceptFrom     int64 // ms; startAcceptSendRequestTimeStamp
 	maxMessageSize int
 	region         string
@@ -82,6 +83,7 @@ func (p *Processor) Reload() {
 		brokerIP1:      s.String("brokerIP1"),
 		permission:     int32(s.Int64("brokerPermission")),
 		strict:         s.Bool("strictTopicPermission"),
+		strictType:     s.Bool("strictMessageType"),
 		acceptFrom:     s.Int64("startAcceptSendRequestTimeStamp"),
 		maxMessageSize: int(s.Int64("maxMessageSize")),
 		region:         s.String("regionId"),
@@ -188,6 +190,9 @@ func (p *Processor) draftOne(o *op) *refusal {
 		o.props = message.AppendProperty(o.props, message.PropertyDelay, "-1")
 	}
 	traits := readTraits(o.props)
+	if bad := o.checkType(&traits); bad != nil {
+		return bad
+	}
 	if bad := p.checkKind(o, &traits); bad != nil {
 		return bad
 	}
@@ -250,6 +255,13 @@ func (p *Processor) draftBatch(o *op) *refusal {
 				return refuse(code.MessageIllegal, "batch: %v", batch.Err)
 			}
 			break
+		}
+		if o.cfg.strictType {
+			inner := readTraits(batch.Entry.Properties)
+			inner.half = false // ignored in a batch
+			if bad := o.checkType(&inner); bad != nil {
+				return bad
+			}
 		}
 		if bad := o.add(batch.Entry.Flag, batch.Entry.Body, batch.Entry.Properties); bad != nil {
 			return bad

@@ -11,7 +11,7 @@ import (
 )
 
 // MessageType is the kind of messages a topic is made for (attribute
-// message.type). It is told to clients, not enforced.
+// message.type). It is told to clients; sends are checked against it with strictMessageType.
 type MessageType uint8
 
 // The message types.
