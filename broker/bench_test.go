@@ -247,6 +247,11 @@ func TestAllocHotPath(t *testing.T) {
 	batch := window(8, code.SendBatchMessage, func() command.Header { h := sendHeader("Bench", 1, ""); h.Batch = true; return h }(), batchOf(t, "one", "two", "three"))
 	delayed := window(under, code.SendMessageV2, sendHeader("Bench", 3, benchProps+"DELAY\x0118\x02"), bytes.Repeat([]byte("b"), benchBody))
 	check("delayed send", under, little, func() error { return sends.turn(delayed, under) })
+	timed := window(under, code.SendMessageV2, sendHeader("Bench", 3, benchProps+"TIMER_DELAY_SEC\x013600\x02"), bytes.Repeat([]byte("b"), benchBody))
+	if r.timers.Pending == nil {
+		r.timers.Pending = func(int64) int64 { return 0 }
+	}
+	check("timed send", under, little, func() error { return sends.turn(timed, under) })
 	check("batch", 8, little, func() error { return sends.turn(batch, 8) })
 
 	r.awaitMax("Bench", 0, 2*under*turns)

@@ -23,6 +23,7 @@ import (
 	"github.com/gantrymq/gantry/broker/pull"
 	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/broker/query"
+	"github.com/gantrymq/gantry/broker/recall"
 	"github.com/gantrymq/gantry/broker/relay"
 	"github.com/gantrymq/gantry/broker/reply"
 	"github.com/gantrymq/gantry/broker/retry"
@@ -73,6 +74,7 @@ type Broker struct {
 	locks    *order.Locks
 	holds    *hold.List
 	levels   *put.Levels
+	timers   *put.Timers
 	delays   *delay.Service
 	stats    *stats.Table
 
@@ -87,6 +89,7 @@ type Broker struct {
 	sends      *send.Processor
 	retries    retry.Handler
 	replies    reply.Handler
+	recalls    recall.Handler
 	pulls      *pull.Processor
 	nameServer *client.Client
 	registrar  *naming.Registrar
@@ -157,6 +160,7 @@ func (b *Broker) load() error {
 		Now:      b.now, Log: b.log,
 	})
 	b.levels = put.NewLevels(b.topics, b.store)
+	b.timers = put.NewTimers(b.set, b.topics, b.store)
 	b.delays = delay.New(delay.Options{File: b.configFile("delayOffset.json"), Settings: b.set, Levels: b.levels, Store: b.store,
 		Topics: b.topics, Stats: b.stats, Now: b.now, Log: b.log})
 	b.relays = relay.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Read: b.store.Read,
@@ -241,13 +245,15 @@ func (b *Broker) Start() (err error) {
 
 // wire makes what needs the broker's address, and the server.
 func (b *Broker) wire(host netip.AddrPort) (err error) {
-	b.puts = put.New(put.Options{Settings: b.set, Store: b.store, Stats: b.stats, Levels: b.levels, StoreHost: host})
+	b.puts = put.New(put.Options{Settings: b.set, Store: b.store, Stats: b.stats, Levels: b.levels, Timers: b.timers,
+		StoreHost: host, Now: b.now})
 	b.sends = send.New(send.Options{Settings: b.set, Topics: b.topics, Groups: b.groups, Locks: b.locks, Store: b.store, Levels: b.levels,
-		Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
+		Timers: b.timers, Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
 	b.retries = retry.Handler{Settings: b.set, Topics: b.topics, Groups: b.groups, Store: b.store, Levels: b.levels, Writer: b.puts,
 		Stats: b.stats, Log: b.log}
 	b.replies = reply.Handler{Settings: b.set, Sends: b.sends, Sessions: b.sessions, Writer: b.puts, Stats: b.stats, StoreHost: host,
 		Now: b.now, Log: b.log}
+	b.recalls = recall.Handler{Settings: b.set, Topics: b.topics, Writer: b.puts, Stats: b.stats, Now: b.now}
 	b.progress = offset.Handlers{Offsets: b.offsets, Topics: b.topics, Groups: b.groups, Sessions: b.sessions, Lookup: b.queue,
 		ByTime: func(q *consumequeue.Queue, time int64) int64 { return b.store.OffsetByTime(q, time, false) }}
 	b.pulls = pull.New(pull.Options{
@@ -316,7 +322,9 @@ var live = map[string]bool{
 	"lockInStrictMode": true, "totalReplicas": true, // order
 	"brokerPermission": true, "namesrvAddr": true, // send, pull, naming
 	"startAcceptSendRequestTimeStamp": true, "maxMessageSize": true, "traceOn": true, "regionId": true, "enabledAppendPropCRC": true,
-	"rejectTransactionMessage": true, "timerMaxDelaySec": true, "strictTopicPermission": true, "strictMessageType": true, "storeReplyMessageEnable": true, // send, reply
+	"rejectTransactionMessage": true, "strictTopicPermission": true, "strictMessageType": true, "storeReplyMessageEnable": true, // send, reply
+	"timerMaxDelaySec": true, "timerCongestNumEachSlot": true, // put
+	"recallMessageEnable": true, "allowRecallWhenBrokerNotWriteable": true, "appendTopicForTimerDeleteKey": true, // recall
 	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true,
 	"slaveReadEnable": true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, "enableBroadcastOffsetStore": true, // pull
 	"enableScheduleMessageStats": true, "delayOffsetUpdateVersionStep": true, // delay
@@ -335,6 +343,7 @@ var live = map[string]bool{
 // reload tells those that keep values of settings beside that some changed.
 func (b *Broker) reload(keys []string) {
 	b.puts.Reload()
+	b.timers.Reload()
 	b.sends.Reload()
 	b.pulls.Reload()
 	b.reloadLimits()

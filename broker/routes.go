@@ -15,6 +15,7 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.SendMessage, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle, Reject: b.rejectSends},
 		{Code: code.SendMessageV2, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle, Reject: b.rejectSends},
 		{Code: code.SendBatchMessage, Lane: remoting.Inline, Fast: fast, Handle: b.sends.Handle, Reject: b.rejectSends},
+		{Code: code.RecallMessage, Lane: remoting.Inline, Fast: fast, Handle: b.recalls.Handle},
 
 		// Replies to producers that wait for one.
 		{Code: code.SendReplyMessage, Lane: remoting.Reply, Fast: fast, Handle: b.replies.Handle},

@@ -8,8 +8,8 @@ import (
 	"github.com/gantrymq/gantry/codec/frame"
 )
 
-// headerGuess is room for the prefix and the header of most answers.
-const headerGuess = 320
+// headerGuess is room for the prefix and the header of most answers, the handles of timed messages included.
+const headerGuess = 512
 
 // Take returns what has to be written now, or nil. Only one goroutine at a time may call it; it writes the Batch and
 // gives it back with Sent.

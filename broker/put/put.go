@@ -1,8 +1,8 @@
 // Package put stores the messages that the broker itself makes: delayed ones
 // when they are due, those that consumers give back, dead letters. It also has
 // what every way into the log shares, so that sends and these are encoded alike:
-// Append and Seal, the counters of what was stored, and the Levels at which
-// delayed messages wait.
+// Append and Seal, the counters of what was stored, the Levels at which delayed
+// messages wait, and the way in of timed ones (Timers).
 //
 // A Message is a record to be stored and what is told when it is. Put hands any
 // number of them to the log in one turn and does not wait; each is told its
@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
@@ -38,6 +39,10 @@ type Message struct {
 	// Level, above 0, lets the message wait at that delay level (the last, if it is
 	// above) before it goes to its topic and queue. Put changes Record then.
 	Level int32
+	// Timed lets the times in the properties count, as if a producer had sent the
+	// message: it may have to wait for its time before it goes to its topic and queue.
+	// Put changes Record then. What cannot be timed is refused with a *TimerRefusal.
+	Timed bool
 	// Wait: with synchronous flush the message is done when it is on disk.
 	Wait bool
 	// Done, which may be nil, is called once, on the goroutine that wrote or
@@ -61,7 +66,9 @@ type Options struct {
 	Store     *store.Store
 	Stats     *stats.Table
 	Levels    *Levels
+	Timers    *Timers
 	StoreHost netip.AddrPort // brokerIP1:listenPort
+	Now       func() time.Time
 }
 
 // Writer stores messages.
@@ -92,7 +99,7 @@ func (w *Writer) Put(ms ...*Message) {
 		m.before, m.group = nil, nil
 		b, err := w.prepare(m, m.buf[:0])
 		if err != nil {
-			m.refuse(store.IllegalSize, err)
+			m.unfit(err)
 			m.done()
 			continue
 		}
@@ -118,7 +125,7 @@ func (w *Writer) Store(ms []*Message) (stored int) {
 		group.Add(1)
 		var err error
 		if b, err = w.prepare(m, b); err != nil {
-			m.refuse(store.IllegalSize, err)
+			m.unfit(err)
 			m.done()
 			for _, m := range ms[i+1:] {
 				m.group = nil
@@ -166,10 +173,15 @@ func keepOrder(d *store.Draft) {
 func (w *Writer) prepare(m *Message, b []byte) ([]byte, error) {
 	r := &m.Record
 	m.w = w
-	if m.Level > 0 && message.HasQueueOffset(r.SysFlag) {
+	switch queued := message.HasQueueOffset(r.SysFlag); {
+	case queued && m.Level > 0:
 		m.props = w.o.Levels.Properties(m.props[:0], r.Properties, r.Topic, r.QueueID, m.Level)
 		r.Topic, r.QueueID, r.Properties = ScheduleTopic, w.o.Levels.queueID(m.Level), m.props
 		m.Topic = w.o.Levels.Topic
+	case queued && m.Timed:
+		if err := w.time(m); err != nil {
+			return b, err
+		}
 	}
 	if !r.StoreHost.IsValid() {
 		r.StoreHost = w.o.StoreHost
@@ -195,6 +207,25 @@ func (w *Writer) prepare(m *Message, b []byte) ([]byte, error) {
 	return b, nil
 }
 
+// time lets a message wait for its time, if it has one.
+func (w *Writer) time(m *Message) error {
+	r := &m.Record
+	times := ReadTimes(r.Properties)
+	if !times.Count() {
+		return nil
+	}
+	out, bad := w.o.Timers.Out(&times, w.o.Now().UnixMilli())
+	if bad != nil {
+		return bad
+	}
+	if out > 0 {
+		m.props = w.o.Timers.Properties(m.props[:0], r.Properties, r.Topic, r.QueueID, out)
+		r.Topic, r.QueueID, r.Properties = TimerTopic, 0, m.props
+		m.Topic = w.o.Timers.Topic
+	}
+	return nil
+}
+
 // queue finds a queue, or adds it: not only those that the topic has now.
 func (w *Writer) queue(m *Message) *consumequeue.Queue {
 	if m.Topic != nil {
@@ -203,6 +234,15 @@ func (w *Writer) queue(m *Message) *consumequeue.Queue {
 		}
 	}
 	return w.o.Store.Queue(string(m.Record.Topic), m.Record.QueueID)
+}
+
+// unfit refuses a message that could not be prepared.
+func (m *Message) unfit(err error) {
+	if bad, ok := err.(*TimerRefusal); ok {
+		m.refuse(store.Refused, bad)
+		return
+	}
+	m.refuse(store.IllegalSize, err)
 }
 
 func (m *Message) refuse(s store.Status, err error) { m.Draft.Status, m.Draft.Err = s, err }

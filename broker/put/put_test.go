@@ -49,7 +49,8 @@ func open(t testing.TB, fs vfs.FS, set map[string]string) *fixture {
 	t.Cleanup(func() { f.store.Close(t.Context()) })
 	topics := topic.New(topic.Options{File: configfile.New(configfile.Options{FS: fs, Path: "/s/config/topics.json"}), Settings: f.set,
 		Stats: f.stats, Queue: f.store.Queue})
-	f.Writer = New(Options{Settings: f.set, Store: f.store, Stats: f.stats, Levels: NewLevels(topics, f.store), StoreHost: storeHost})
+	f.Writer = New(Options{Settings: f.set, Store: f.store, Stats: f.stats, Levels: NewLevels(topics, f.store), Timers: NewTimers(f.set, topics, f.store),
+		StoreHost: storeHost, Now: func() time.Time { return time.UnixMilli(noon) }})
 	f.store.Start()
 	return f
 }

@@ -3,6 +3,7 @@ package send
 import (
 	"strconv"
 
+	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/message"
 )
@@ -11,15 +12,13 @@ import (
 type traits struct {
 	uniqueKey []byte
 	liteTopic []byte
-	delay     []byte    // a level
-	times     [3][]byte // TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS
+	delay     []byte // a level
+	times     put.Times
 	priority  []byte
 	noWait    bool
 	half      bool // of a transaction
 	sharded   bool
 	innerNum  bool
-	timerOut  bool // a time that the servers set themselves
-	recall    bool // deletes a timed message
 }
 
 // readTraits looks at each property once.
@@ -38,20 +37,12 @@ func readTraits(props []byte) (t traits) {
 			t.priority = v
 		case message.PropertyDelay:
 			t.delay = v
-		case message.PropertyTimerDelaySec:
-			t.times[0] = v
-		case message.PropertyTimerDelayMs:
-			t.times[1] = v
-		case message.PropertyTimerDeliverMs:
-			t.times[2] = v
-		case message.PropertyTimerOutMs:
-			t.timerOut = true
-		case message.PropertyTimerDeleteUniqueKey:
-			t.recall = true
 		case message.PropertyInnerNum:
 			t.innerNum = true
 		case message.PropertyLiteTopic:
 			t.liteTopic = v
+		default:
+			t.times.See(k, v)
 		}
 	}
 	return t
@@ -61,8 +52,6 @@ func readTraits(props []byte) (t traits) {
 func isTrue(v []byte) bool {
 	return len(v) == 4 && v[0]|0x20 == 't' && v[1]|0x20 == 'r' && v[2]|0x20 == 'u' && v[3]|0x20 == 'e'
 }
-
-func (t *traits) timed() bool { return t.times[0] != nil || t.times[1] != nil || t.times[2] != nil }
 
 // priorityValue is the priority, if it may choose the queue; n < 0: none.
 func (t *traits) priorityValue() (n int64) {
@@ -78,7 +67,9 @@ func (t *traits) priorityValue() (n int64) {
 
 // onlyPriority tells whether the priority is all that is special (Java:
 // TopicMessageType.PRIORITY).
-func (t *traits) onlyPriority() bool { return !t.half && t.delay == nil && !t.timed() && !t.sharded }
+func (t *traits) onlyPriority() bool {
+	return !t.half && t.delay == nil && !t.times.Any() && !t.sharded
+}
 
 // checkKind refuses kinds of messages that this broker cannot treat as they ask
 // for. What is delayed or timed to be delivered at once is an ordinary message.
@@ -109,8 +100,12 @@ func (p *Processor) checkKind(o *op, t *traits) *refusal {
 		return bad
 	case delay > 0:
 		o.level = int32(delay)
-	case t.timed() && !t.timerOut:
-		return p.checkTime(o, t)
+	case t.times.Count():
+		out, bad := p.Timers.Out(&t.times, p.Now().UnixMilli())
+		if bad != nil {
+			return &refusal{code: bad.Code, remark: bad.Remark}
+		}
+		o.out = out
 	}
 	return nil
 }
@@ -122,37 +117,6 @@ func (o *op) checkInner(t *traits) *refusal {
 		return refuse(code.MessageIllegal, "inner batches (system flag 0x%x) need a topic with queue.type=BatchCQ, which this version of Gantry does not support", message.InnerBatch)
 	case t.innerNum:
 		return refuse(code.MessageIllegal, "property %s is reserved for inner batches", message.PropertyInnerNum)
-	}
-	return nil
-}
-
-// checkTime refuses messages that are to be delivered later.
-func (p *Processor) checkTime(o *op, t *traits) *refusal {
-	if !o.cfg.timers {
-		return refuse(code.SystemError, "accurate timer message is not enabled, timerWheelEnable is false")
-	}
-	now := p.Now().UnixMilli()
-	var at int64
-	var err error
-	for i, v := range t.times {
-		if v == nil {
-			continue
-		}
-		at, err = strconv.ParseInt(string(v), 10, 64)
-		switch i { // overflowing as Java does
-		case 0:
-			at = now + at*1000
-		case 1:
-			at += now
-		}
-		break
-	}
-	switch {
-	case err != nil, at > now && at-now > o.cfg.timerMaxDelay, at <= now && t.recall:
-		return refuse(code.MessageIllegal, "timer message illegal, the delay time should not be bigger than the max delay %dms; or if set del msg, the delay time should be bigger than the current time", o.cfg.timerMaxDelay)
-	case at > now:
-		return refuse(code.MessageIllegal, "timer messages (properties %s, %s, %s) are not supported by this version of Gantry",
-			message.PropertyTimerDelaySec, message.PropertyTimerDelayMs, message.PropertyTimerDeliverMs)
 	}
 	return nil
 }

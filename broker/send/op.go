@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/gantrymq/gantry/broker/put"
+	"github.com/gantrymq/gantry/broker/recall"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
@@ -32,12 +33,14 @@ type op struct {
 	dead    bool  // it goes to the dead-letter topic
 	told    int32 // the queue the producer is told
 	level   int32 // of delay; above 0 it waits in that level's queue
+	out     int64 // of a timed message; above 0 it waits for that time
 	draft   store.Draft
 	rec     message.Record
 	buf     []byte // the encoded records
 	props   []byte // of a single message, with the broker's own; of a batch, those around it
 	ended   []byte // a batch message's properties with a separator behind
 	ids     []byte
+	handle  []byte // with which a timed message can be taken back
 	resp    header.SendMessageResponse
 	failure header.SendMessageFailure
 }
@@ -66,10 +69,17 @@ func (o *op) start(noWait bool) *refusal {
 		name = []byte(o.topic.Name)
 	}
 	var queue *consumequeue.Queue
-	if o.level > 0 {
+	switch {
+	case o.level > 0:
 		name = o.delay(name)
 		queue = o.p.Levels.Queue(o.level)
-	} else if queue = o.topic.Queue(o.queueID); queue == nil { // the topic has just lost it
+	case o.out > 0:
+		name = o.time(name)
+		queue = o.p.Timers.Queue
+	default:
+		queue = o.topic.Queue(o.queueID)
+	}
+	if queue == nil { // the topic has just lost it
 		return o.noQueue(o.topic.Config(), o.queueID)
 	}
 	o.rec = message.Record{
@@ -103,6 +113,28 @@ func (o *op) delay(name []byte) []byte {
 	o.level = levels.Clamp(o.level)
 	o.topic, o.queueID = levels.Topic, o.level-1
 	return put.ScheduleTopic
+}
+
+// time lets the message wait for its time. It returns the topic it waits in.
+func (o *op) time(name []byte) []byte {
+	timers := o.p.Timers
+	o.addHandle(name)
+	// The new properties are behind the old ones.
+	n := len(o.props)
+	o.props = timers.Properties(o.props, o.props, name, o.queueID, o.out)
+	o.props = o.props[:copy(o.props, o.props[n:])]
+	o.topic, o.queueID = timers.Topic, 0
+	return put.TimerTopic
+}
+
+// addHandle makes the handle for a timed message. As in Java there is none for
+// messages that are given back, nor with the code for batches.
+func (o *op) addHandle(name []byte) {
+	if code.Request(o.req.Cmd.Code) == code.SendBatchMessage || isRetry(name) {
+		return
+	}
+	key, _ := message.Get(o.props, message.PropertyUniqueKey)
+	o.handle = recall.AppendHandle(o.handle[:0], name, o.cfg.brokerName, o.out+1, key)
 }
 
 // add encodes one more record.
@@ -144,6 +176,7 @@ func (o *op) AppendDone(d *store.Draft) {
 		TransactionID: key,
 		MsgRegion:     o.cfg.region,
 		TraceOn:       o.cfg.traceOn,
+		RecallHandle:  o.handle,
 	}
 	o.req.Respond(c, remark, &o.resp, nil)
 	o.free()
@@ -185,7 +218,7 @@ func (o *op) fail(c code.Response, remark string) {
 
 // free gives the op back, with its buffers and nothing else.
 func (o *op) free() {
-	*o = op{p: o.p, buf: kept(o.buf), props: kept(o.props), ended: kept(o.ended), ids: kept(o.ids)}
+	*o = op{p: o.p, buf: kept(o.buf), props: kept(o.props), ended: kept(o.ended), ids: kept(o.ids), handle: kept(o.handle)}
 	o.p.ops.Put(o)
 }
 

@@ -41,6 +41,7 @@ type Options struct {
 	Locks     *order.Locks
 	Store     *store.Store
 	Levels    *put.Levels // of delay
+	Timers    *put.Timers
 	Stats     *stats.Table
 	StoreHost netip.AddrPort // brokerIP1:listenPort, written into each record
 	Now       func() time.Time
@@ -50,6 +51,7 @@ type Options struct {
 // config is a snapshot of the settings that a send looks at.
 type config struct {
 	brokerIP1      string
+	brokerName     string
 	permission     int32
 	strict         bool  // strictTopicPermission
 	strictType     bool  // strictMessageType
@@ -62,8 +64,6 @@ type config struct {
 	tail           []byte   // MSG_REGION, TRACE_ON and CLUSTER as properties
 
 	rejectTransactions bool
-	timers             bool
-	timerMaxDelay      int64 // ms
 }
 
 // New returns a Processor.
@@ -81,6 +81,7 @@ func (p *Processor) Reload() {
 	s := p.Settings
 	c := &config{
 		brokerIP1:      s.String("brokerIP1"),
+		brokerName:     s.String("brokerName"),
 		permission:     int32(s.Int64("brokerPermission")),
 		strict:         s.Bool("strictTopicPermission"),
 		strictType:     s.Bool("strictMessageType"),
@@ -92,8 +93,6 @@ func (p *Processor) Reload() {
 		drop:           []string{message.PropertyMsgRegion, message.PropertyTraceOn, message.PropertyCluster, message.PropertyPopCK},
 
 		rejectTransactions: s.Bool("rejectTransactionMessage"),
-		timers:             s.Bool("timerWheelEnable"),
-		timerMaxDelay:      s.Int64("timerMaxDelaySec") * 1000,
 	}
 	if c.crcTail {
 		c.drop = append(c.drop, message.PropertyCRC32)
@@ -241,6 +240,9 @@ func (p *Processor) draftBatch(o *op) *refusal {
 		if n, err := strconv.ParseInt(string(traits.delay), 10, 32); err == nil && n > 0 {
 			return illegal(o.cfg) // batches are never delayed
 		}
+	}
+	if traits.times.Count() { // nor timed; Java's timer would not survive one
+		return refuse(code.MessageIllegal, "a batch cannot be timed")
 	}
 	if bad := p.checkKind(o, &traits); bad != nil {
 		return bad

@@ -10,7 +10,7 @@ func (t *traits) kind() topic.MessageType {
 	switch {
 	case t.half:
 		return topic.Transaction
-	case t.delay != nil || t.timed():
+	case t.delay != nil || t.times.Any():
 		return topic.Delay
 	case t.sharded:
 		return topic.FIFO

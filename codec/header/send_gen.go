@@ -138,7 +138,9 @@ func (h *RecallMessageResponse) Decode(fields []command.Field) error {
 
 // AppendFields writes the ext fields; see package command.
 func (h *RecallMessageResponse) AppendFields(w *command.Writer) {
-	w.String("msgId", h.MsgID)
+	if len(h.MsgID) > 0 {
+		w.String("msgId", h.MsgID)
+	}
 	if len(h.MsgRegion) > 0 {
 		w.String("MSG_REGION", h.MsgRegion)
 	}

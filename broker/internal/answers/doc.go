@@ -22,7 +22,8 @@
 //
 // "A 34 {...}" sends request code 34 on connection A and waits for its answer;
 // members are ext (extension fields), body (behind the bytes of hex), lang, ver and
-// flag; {{y*300}} is 300 times y. "base 310 {...}" gives members that later
+// flag; {{y*300}} is 300 times y, {{now+5000}} the time at which the script began and
+// five seconds, in milliseconds ({{second+5000}}: of its full second), {{url64:text}} text in base64. "base 310 {...}" gives members that later
 // requests of that code have if they have any; null takes a field out. "hold A 11
 // {...}" sends and goes on, and "answer A" waits for the first such answer that is
 // still to come. "push" waits for a frame that the server sends by itself, "reply A

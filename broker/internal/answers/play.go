@@ -2,6 +2,7 @@ package answers
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ type player struct {
 	conns map[string]*conn
 	masks []mask
 	bases map[int]Frame
+	began time.Time
 }
 
 // Record plays the script against p and returns it with p's answers in it.
@@ -90,7 +92,7 @@ func (p *Player) Check(script string) ([]Difference, error) {
 }
 
 func (p *Player) run(script string, sink func(line, want, got string, same bool)) (diffs []Difference, err error) {
-	s := &player{Player: p, conns: map[string]*conn{}, bases: map[int]Frame{}}
+	s := &player{Player: p, conns: map[string]*conn{}, bases: map[int]Frame{}, began: time.Now()}
 	defer func() {
 		for _, c := range s.conns {
 			c.c.Close()
@@ -249,17 +251,39 @@ func noted(got Frame, err error) (Frame, bool, error) {
 	return got, true, err
 }
 
-// repeated is how scripts write long texts: {{y*32600}}.
-var repeated = regexp.MustCompile(`\{\{([^{}*]+)\*([0-9]+)\}\}`)
+// How scripts write what cannot stand there as it is: long texts, times, texts in
+// URL-safe base64.
+var (
+	repeated = regexp.MustCompile(`\{\{([^{}*]+)\*([0-9]+)\}\}`)
+	times    = regexp.MustCompile(`\{\{(now|second)([+-][0-9]+)?\}\}`)
+	encoded  = regexp.MustCompile(`\{\{url64:([^{}]*)\}\}`)
+)
+
+// fill puts them in.
+func (s *player) fill(text string) string {
+	text = repeated.ReplaceAllStringFunc(text, func(all string) string {
+		m := repeated.FindStringSubmatch(all)
+		n, _ := strconv.Atoi(m[2])
+		return strings.Repeat(m[1], n)
+	})
+	text = times.ReplaceAllStringFunc(text, func(all string) string {
+		m := times.FindStringSubmatch(all)
+		ms := s.began.UnixMilli()
+		if m[1] == "second" {
+			ms -= ms % 1000
+		}
+		n, _ := strconv.ParseInt(m[2], 10, 64)
+		return strconv.FormatInt(ms+n, 10)
+	})
+	return encoded.ReplaceAllStringFunc(text, func(all string) string {
+		return base64.URLEncoding.EncodeToString([]byte(encoded.FindStringSubmatch(all)[1]))
+	})
+}
 
 // request reads "CODE {members}".
 func (s *player) request(text string) (f Frame, err error) {
 	code, members, _ := strings.Cut(text, " ")
-	members = repeated.ReplaceAllStringFunc(members, func(s string) string {
-		m := repeated.FindStringSubmatch(s)
-		n, _ := strconv.Atoi(m[2])
-		return strings.Repeat(m[1], n)
-	})
+	members = s.fill(members)
 	if f.Code, err = strconv.Atoi(code); err != nil || members == "" {
 		return f, err
 	}
@@ -463,7 +487,7 @@ func end(w *conn, topic string, queue int) (int, error) {
 
 // await waits until a queue shows n messages.
 func await(w *conn, topic string, queue, n int) error {
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		now, err := end(w, topic, queue)
 		switch {
 		case err != nil:
