@@ -13,6 +13,7 @@ import (
 	"github.com/gantrymq/gantry/broker/internal/answers"
 	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/remoting"
 )
 
 // figures are scripts whose answers differ from server to server; broker/admin
@@ -44,7 +45,11 @@ func TestJavaAnswers(t *testing.T) {
 			}
 			b := startBroker(t, with[filepath.Base(name)])
 			dial := func() (net.Conn, error) { return net.Dial("tcp", b.Addresses().Broker) }
-			p := answers.Player{Dial: dial, Put: answers.SendPut(dial), Strict: fastjson.Normalize, Wait: 10 * time.Second}
+			p := answers.Player{Dial: dial, Put: answers.SendPut(dial), Strict: fastjson.Normalize, Wait: 10 * time.Second, Closed: func(local net.Addr) {
+				until(t, "the broker has noticed a closed connection", func() bool {
+					return !slices.ContainsFunc(b.server.Conns(), func(c *remoting.Conn) bool { return c.Remote().String() == local.String() })
+				})
+			}}
 			diffs, err := p.Check(string(script))
 			if err != nil {
 				t.Fatal(err)

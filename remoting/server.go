@@ -161,10 +161,10 @@ func (c *Conn) Gone(reason string) {
 	c.in.clear()
 	c.unparkAll()
 	c.endCalls()
+	s.hook("OnClose", s.opt.OnClose, c) // first: what is not counted any more has left nothing behind
 	s.mu.Lock()
 	delete(s.conns, c.id)
 	s.mu.Unlock()
-	s.hook("OnClose", s.opt.OnClose, c)
 	s.log.Debug("connection closed", zap.Stringer("remote", c.remote), zap.Uint64("conn", c.id), zap.String("reason", c.Reason()))
 }
 

@@ -23,6 +23,8 @@ type Player struct {
 	Dial func() (net.Conn, error)
 	// Put stores count messages with the given body prefix; nil when no script needs it.
 	Put func(topic string, queue, count int) error
+	// Closed waits until the server has noticed that a connection of ours is closed; nil: the script sleeps long enough.
+	Closed func(local net.Addr)
 	// Sleep lets the server's clock run; nil really sleeps.
 	Sleep func(time.Duration)
 	// Strict turns a fastjson text into ordinary JSON (codec/fastjson.Normalize).
@@ -328,6 +330,9 @@ func (s *player) onConn(word, name string, c *conn) (Frame, bool, error) {
 		c.c.Close()
 		<-c.done
 		delete(s.conns, name)
+		if s.Closed != nil {
+			s.Closed(c.c.LocalAddr())
+		}
 		return Frame{}, false, nil
 	case "push":
 		select {
