@@ -1,18 +1,13 @@
+//go:build !race && !invariants
+
 package sql
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 )
-
-// tenTerms needs all of its terms for tenMatching.
-const tenTerms = "price >= 10 AND price < 100.5 AND region IN ('eu', 'us', 'cn') AND vip = TRUE AND color <> 'red' AND " +
-	"count BETWEEN 1 AND 9 AND name CONTAINS 'brok' AND note IS NULL AND (city STARTSWITH 'ber' OR city ENDSWITH 'don') AND weight > 0.5"
-
-// tenMatching has the properties of an ordinary message and those of tenTerms.
-var tenMatching = []byte("KEYS\x01order-4711\x02UNIQ_KEY\x01C0A80A1A3F2C18B4AAC2123456780001\x02CLUSTER\x01DefaultCluster\x02MSG_REGION\x01DefaultRegion\x02" +
-	"TRACE_ON\x01true\x02WAIT\x01true\x02TAGS\x01TagA\x02price\x0142\x02region\x01cn\x02vip\x01true\x02color\x01blue\x02count\x017\x02" +
-	"name\x01the broker\x02city\x01london\x02weight\x013.25\x02")
 
 func BenchmarkMatchTenTerms(b *testing.B) {
 	e, err := Compile(tenTerms)
@@ -50,5 +45,33 @@ func TestMatchAllocs(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { e.Match(tenMatching) }); n != 0 {
 			t.Errorf("%s: %v allocations, want none", text, n)
 		}
+	}
+}
+
+// cpu is the processor time of this process so far.
+func cpu(t *testing.T) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// TestMatchTime guards that ten terms cost less than a microsecond. It counts processor time and takes the best of many
+// rounds, since other tests run beside it.
+func TestMatchTime(t *testing.T) {
+	const rounds, evaluations = 200, 1_000
+	e := compile(t, tenTerms)
+	best := time.Hour
+	for range rounds {
+		before := cpu(t)
+		for range evaluations {
+			e.Match(tenMatching)
+		}
+		best = min(best, (cpu(t)-before)/evaluations)
+	}
+	t.Logf("%v for ten terms", best)
+	if best >= time.Microsecond {
+		t.Errorf("%v for ten terms, want less than 1 us", best)
 	}
 }

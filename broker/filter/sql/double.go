@@ -58,19 +58,16 @@ func parseDecimal(s []byte) (float64, bool) {
 	if !ok {
 		return 0, false
 	}
-	// An exponent that is large for the number of digits counts as endless, also where many zeros behind the point would make up for it.
-	switch limit := 324 + d.digits; {
+	switch power := d.exponent - d.fraction; {
 	case d.digits == 0:
 		return 0, true
-	case d.exponent > limit:
+	case d.digits+power > 310:
 		return math.Inf(1), true
-	case d.exponent < -limit:
+	case d.digits+power < -330:
 		return 0, true
-	}
-	if power := d.exponent - d.fraction; d.digits <= 15 && -22 <= power && power <= 22 {
-		if power < 0 {
-			return float64(d.mantissa) / exactPowers[-power], true
-		}
+	case d.digits <= 15 && -22 <= power && power < 0: // both are exact, and so is one operation
+		return float64(d.mantissa) / exactPowers[-power], true
+	case d.digits <= 15 && 0 <= power && power <= 22:
 		return float64(d.mantissa) * exactPowers[power], true
 	}
 	f, err := strconv.ParseFloat(string(s[:end]), 64)

@@ -35,7 +35,7 @@ func (e *Expression) Tail() string { return e.tail }
 
 // Match tells whether the selector is true for a message with these properties, in the form in which a record has
 // them. It does not allocate, unless a property that stands beside a decimal or is ordered against another has more than 32 bytes
-// or is out of a double's range.
+// or is just out of a double's range.
 func (e *Expression) Match(props []byte) bool { return e.Evaluate(props) == True }
 
 // Evaluate is Match that tells why not.
@@ -105,14 +105,22 @@ const (
 // node is a part of an expression.
 type node struct {
 	op          op
-	not         bool // of opIn and the searches
-	slot        int  // of opProperty, opPresent and opIn
-	height      int
+	not         bool    // of opIn and the searches
+	slot        int     // of opProperty, opPresent and opIn
+	height      int     // of the tree below and with it
 	left, right *node   // operands; one is left
 	kids        []*node // of opAnd and opOr
 	constant    value   // of opConstant; what a search looks for
 	list        []string
 	set         map[string]struct{} // of opIn, instead of a long list
+}
+
+// top is the height of an operand that may be missing.
+func (n *node) top() int {
+	if n == nil {
+		return 0
+	}
+	return n.height
 }
 
 // isTruthConstant tells whether a node is TRUE, FALSE or NULL.

@@ -45,8 +45,9 @@ type token struct {
 
 // lexer cuts a text into tokens, each as long as it can be.
 type lexer struct {
-	src string
-	pos int
+	src      string
+	pos      int
+	lastLine bool // no line ends behind pos
 }
 
 // errorAt is an error with its place, counted in bytes from 1.
@@ -75,8 +76,12 @@ func (l *lexer) skipBlanks() {
 		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f':
 			l.pos++
 		case c == '-' && l.at(1) == '-':
-			n := strings.IndexAny(l.src[l.pos:], "\n\r")
+			n := -1
+			if !l.lastLine {
+				n = strings.IndexAny(l.src[l.pos:], "\n\r")
+			}
 			if n < 0 {
+				l.lastLine = true
 				return
 			}
 			l.pos += n + 1
@@ -189,17 +194,21 @@ func (l *lexer) number() tokenKind {
 	return tokInteger
 }
 
-// quoted passes over a string, and tells whether it ends.
+// quoted passes over a string, and tells whether it ends. When the last quote is missing it ends at the first one of the last
+// two that stand together.
 func (l *lexer) quoted() bool {
+	end := -1
 	for {
 		l.pos++
 		n := strings.IndexByte(l.src[l.pos:], '\'')
 		if n < 0 {
-			return false
+			l.pos = end
+			return end >= 0
 		}
 		l.pos += n + 1
 		if l.at(0) != '\'' {
 			return true
 		}
+		end = l.pos
 	}
 }

@@ -4,15 +4,23 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
-// maxDepth bounds how deep parentheses, signs and NOTs may be nested, and conditions that are operands of others (RocketMQ ends at
-// about a tenth of it, when its stack is full). AND and OR of many terms are not deep.
-const maxDepth = 10_000
+const (
+	// maxDepth bounds how deep parentheses, signs and NOTs may be nested, and conditions that are operands of others. AND and
+	// OR of many terms are not deep. RocketMQ ends when its stack is full, at about 1,000 parentheses and 10,000 NOTs.
+	maxDepth = 10_000
+	// maxNodes bounds operands and operations together. A chain of a tenth of it fills RocketMQ's stack when it is evaluated.
+	maxNodes = 200_000
+)
 
 // Compile compiles a selector. The error says what is wrong and where, in bytes from 1. A tail that RocketMQ does not look at is no
 // error: see [Expression.Tail].
 func Compile(text string) (*Expression, error) {
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
 	p := parser{lexer: lexer{src: text}, slots: make(map[string]int)}
 	root, tail, err := p.selector()
 	if err != nil {
@@ -30,6 +38,7 @@ type parser struct {
 	lexer lexer
 	tok   token
 	depth int
+	nodes int
 	names []string
 	slots map[string]int // by name, places in names
 }
@@ -92,7 +101,7 @@ func (p *parser) condition(n *node, start int) (*node, error) {
 		return n, nil
 	}
 	if n.op == opProperty {
-		return &node{op: opPresent, slot: n.slot, height: 1}, nil
+		return p.add(node{op: opPresent, slot: n.slot})
 	}
 	return nil, errorAt(start, "a condition expected, found a value")
 }
@@ -111,7 +120,7 @@ func (p *parser) chain(op op, sign tokenKind, operand func() (*node, error)) (*n
 	if first, err = p.condition(first, start); err != nil {
 		return nil, err
 	}
-	n := &node{op: op, kids: []*node{first}, height: first.height}
+	kids := []*node{first}
 	for p.tok.kind == sign {
 		if err := p.advance(); err != nil {
 			return nil, err
@@ -124,27 +133,33 @@ func (p *parser) chain(op op, sign tokenKind, operand func() (*node, error)) (*n
 		if kid, err = p.condition(kid, start); err != nil {
 			return nil, err
 		}
-		n.kids = append(n.kids, kid)
+		kids = append(kids, kid)
+	}
+	return p.add(node{op: op, kids: kids})
+}
+
+// add makes a node of the tree, above its operands.
+func (p *parser) add(n node) (*node, error) {
+	n.height = max(n.left.top(), n.right.top())
+	for _, kid := range n.kids {
 		n.height = max(n.height, kid.height)
 	}
-	return p.grown(n, start)
-}
-
-// grown counts a node above its operands.
-func (p *parser) grown(n *node, start int) (*node, error) {
 	if n.height++; n.height > maxDepth {
-		return nil, errorAt(start, "nested deeper than %d", maxDepth)
+		return nil, errorAt(p.tok.start, "nested deeper than %d", maxDepth)
 	}
-	return n, nil
+	if p.nodes++; p.nodes > maxNodes {
+		return nil, errorAt(p.tok.start, "more than %d operands and operations", maxNodes)
+	}
+	return &n, nil
 }
 
-// binary builds a comparison.
-func (p *parser) binary(op op, left, right *node, start int) (*node, error) {
-	return p.grown(&node{op: op, left: left, right: right, height: max(left.height, right.height)}, start)
-}
-
-func (p *parser) not(n *node, start int) (*node, error) {
-	return p.grown(&node{op: opNot, left: n, height: n.height}, start)
+// addNegated is add, with NOT above it when asked for.
+func (p *parser) addNegated(n node, not bool) (*node, error) {
+	added, err := p.add(n)
+	if err == nil && not {
+		return p.add(node{op: opNot, left: added})
+	}
+	return added, err
 }
 
 func (p *parser) equality() (*node, error) {
@@ -155,7 +170,7 @@ func (p *parser) equality() (*node, error) {
 		case '=', tokNotEqual:
 			left, err = p.equal(left, start)
 		case tokIs:
-			left, err = p.isNull(left, start)
+			left, err = p.isNull(left)
 		default:
 			return left, nil
 		}
@@ -185,15 +200,11 @@ func (p *parser) equal(left *node, start int) (*node, error) {
 	if left.isTruthConstant() && right.op == opConstant && !right.isTruthConstant() {
 		return nil, errorAt(rightAt, "a truth value cannot be compared with a number or string on its right")
 	}
-	n, err := p.binary(opEqual, left, right, start)
-	if err == nil && unequal {
-		n, err = p.not(n, start)
-	}
-	return n, err
+	return p.addNegated(node{op: opEqual, left: left, right: right}, unequal)
 }
 
 // isNull parses what follows left IS.
-func (p *parser) isNull(left *node, start int) (*node, error) {
+func (p *parser) isNull(left *node) (*node, error) {
 	if err := p.advance(); err != nil {
 		return nil, err
 	}
@@ -204,11 +215,11 @@ func (p *parser) isNull(left *node, start int) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := p.binary(opEqual, left, &node{op: opConstant, height: 1}, start)
-	if err == nil && not {
-		n, err = p.not(n, start)
+	null, err := p.add(node{op: opConstant})
+	if err != nil {
+		return nil, err
 	}
-	return n, err
+	return p.addNegated(node{op: opEqual, left: left, right: null}, not)
 }
 
 var orderings = map[tokenKind]op{'>': opGreater, '<': opLess, tokGreaterEqual: opGreaterEqual, tokLessEqual: opLessEqual}
@@ -231,7 +242,7 @@ func (p *parser) comparison() (*node, error) {
 		case tokIn:
 			left, err = p.in(left, start, not)
 		case tokContains, tokStartsWith, tokEndsWith:
-			left, err = p.search(left, start, not)
+			left, err = p.search(left, not)
 		default:
 			if not {
 				err = p.unexpected("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")
@@ -266,7 +277,7 @@ func (p *parser) order(op op, left *node, start int) (*node, error) {
 	if err := ordered(right, rightAt); err != nil {
 		return nil, err
 	}
-	return p.binary(op, left, right, start)
+	return p.add(node{op: op, left: left, right: right})
 }
 
 // between parses the bounds. Only two constants are checked to be in their order, and not those of NOT BETWEEN.
@@ -303,11 +314,15 @@ func (p *parser) between(left *node, start int, not bool) (*node, error) {
 			return nil, errorAt(lowAt, "the lower bound of BETWEEN is above the upper one")
 		}
 	}
-	n := &node{op: both, height: 1 + max(left.height, low.height, high.height), kids: []*node{
-		{op: below, left: left, right: low},
-		{op: above, left: left, right: high},
-	}}
-	return p.grown(n, start)
+	least, err := p.add(node{op: below, left: left, right: low})
+	if err != nil {
+		return nil, err
+	}
+	most, err := p.add(node{op: above, left: left, right: high})
+	if err != nil {
+		return nil, err
+	}
+	return p.add(node{op: both, kids: []*node{least, most}})
 }
 
 // in parses the list. Long lists are looked up by a map.
@@ -339,20 +354,18 @@ func (p *parser) in(left *node, start int, not bool) (*node, error) {
 	if left.op != opProperty {
 		return nil, errorAt(start, "only a property can be IN a list")
 	}
-	n := &node{op: opIn, slot: left.slot, not: not, height: 1}
-	if len(list) <= 8 {
-		n.list = list
-		return n, nil
+	n := node{op: opIn, slot: left.slot, not: not, list: list}
+	if len(list) > 8 {
+		n.list, n.set = nil, make(map[string]struct{}, len(list))
+		for _, s := range list {
+			n.set[s] = struct{}{}
+		}
 	}
-	n.set = make(map[string]struct{}, len(list))
-	for _, s := range list {
-		n.set[s] = struct{}{}
-	}
-	return n, nil
+	return p.add(n)
 }
 
 // search parses the string that is looked for.
-func (p *parser) search(left *node, start int, not bool) (*node, error) {
+func (p *parser) search(left *node, not bool) (*node, error) {
 	op := map[tokenKind]op{tokContains: opContains, tokStartsWith: opStartsWith, tokEndsWith: opEndsWith}[p.tok.kind]
 	if err := p.advance(); err != nil {
 		return nil, err
@@ -361,7 +374,7 @@ func (p *parser) search(left *node, start int, not bool) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.grown(&node{op: op, left: left, not: not, constant: value{text: []byte(s)}, height: left.height}, start)
+	return p.add(node{op: op, left: left, not: not, constant: value{text: []byte(s)}})
 }
 
 func (p *parser) unary() (*node, error) {
@@ -383,74 +396,79 @@ func (p *parser) unary() (*node, error) {
 		return n, err
 	}
 	if sign == '-' {
-		return p.grown(&node{op: opNegate, left: n, height: n.height}, start)
+		return p.add(node{op: opNegate, left: n})
 	}
 	if n, err = p.condition(n, operandAt); err != nil {
 		return nil, err
 	}
-	return p.not(n, start)
+	return p.add(node{op: opNot, left: n})
 }
 
 func (p *parser) primary() (*node, error) {
 	start, text := p.tok.start, p.text()
-	var v value
+	n := node{op: opConstant}
 	switch p.tok.kind {
 	case '(':
 		if err := p.advance(); err != nil {
 			return nil, err
 		}
-		n, err := p.or()
+		inner, err := p.or()
 		if err == nil {
 			err = p.expect(')', ")")
 		}
-		return n, err
+		return inner, err
 	case tokName:
-		return p.property(text), p.advance()
+		n = node{op: opProperty, slot: p.slot(text)}
 	case tokString:
-		s, err := p.stringLiteral()
-		return &node{op: opConstant, constant: value{kind: kindString, text: []byte(s)}, height: 1}, err
+		n.constant = value{kind: kindString, text: []byte(unquote(text))}
 	case tokInteger:
-		n, err := strconv.ParseInt(strings.TrimRight(text, "lL"), 10, 64)
+		i, err := strconv.ParseInt(strings.TrimRight(text, "lL"), 10, 64)
 		if err != nil {
 			return nil, errorAt(start, "the number %.40s does not fit into 64 bits", text)
 		}
-		v = value{kind: kindLong, bits: uint64(n)}
-		if n <= math.MaxInt32 {
-			v.kind = kindInt
+		n.constant = value{kind: kindLong, bits: uint64(i)}
+		if i <= math.MaxInt32 {
+			n.constant.kind = kindInt
 		}
 	case tokDecimal:
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || f == 0 {
 			return nil, errorAt(start, "the number %.40s is zero or beyond what a double can be", text)
 		}
-		v = value{kind: kindDouble, bits: math.Float64bits(f)}
+		n.constant = doubleValue(f)
 	case tokTrue:
-		v = truthValue(True)
+		n.constant = truthValue(True)
 	case tokFalse:
-		v = truthValue(False)
+		n.constant = truthValue(False)
 	case tokNull:
 	default:
 		return nil, p.unexpected("a value")
 	}
-	return &node{op: opConstant, constant: v, height: 1}, p.advance()
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	return p.add(n)
 }
 
-// property gives each name its slot.
-func (p *parser) property(name string) *node {
+// slot gives each name its slot.
+func (p *parser) slot(name string) int {
 	slot, ok := p.slots[name]
 	if !ok {
 		slot = len(p.names)
 		p.slots[name] = slot
 		p.names = append(p.names, name)
 	}
-	return &node{op: opProperty, slot: slot, height: 1}
+	return slot
 }
 
-// stringLiteral is a string without its quotes.
+// unquote takes a string out of its quotes.
+func unquote(s string) string { return strings.ReplaceAll(s[1:len(s)-1], "''", "'") }
+
+// stringLiteral is a string that must be there.
 func (p *parser) stringLiteral() (string, error) {
 	if p.tok.kind != tokString {
 		return "", p.unexpected("a string")
 	}
-	s := p.text()
-	return strings.ReplaceAll(s[1:len(s)-1], "''", "'"), p.advance()
+	s := unquote(p.text())
+	return s, p.advance()
 }
