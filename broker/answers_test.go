@@ -23,6 +23,7 @@ var figures = []string{"runtime.txt", "list.txt"}
 // with are the settings of scripts that want others than the defaults.
 var with = map[string]map[string]string{
 	"checksql.txt":   {"enablePropertyFilter": "true"},
+	"sql.txt":        {"enablePropertyFilter": "true"},
 	"lockstrict.txt": {"lockInStrictMode": "true", "totalReplicas": "3"},
 }
 

@@ -29,7 +29,7 @@ const (
 
 func benchBroker(t testing.TB) *running {
 	return start(t, setup{log: zap.NewNop(), set: map[string]string{
-		"mappedFileSizeCommitLog": "268435456", "maxHashSlotNum": "500000", "maxIndexNum": "2000000"}})
+		"enablePropertyFilter": "true", "mappedFileSizeCommitLog": "268435456", "maxHashSlotNum": "500000", "maxIndexNum": "2000000"}})
 }
 
 // window is n requests as bytes.
@@ -262,6 +262,14 @@ func TestAllocHotPath(t *testing.T) {
 	tags := window(under, code.PullMessage, tagged(holdHeader("Bench", 0, 100), "TagA || TagB"), nil)
 	r.heartbeatFor(t, "CG", "Bench", "TagA || TagB")
 	check("pull with tags", under, writev, func() error { return pulls.turn(tags, under) })
+	bySQL := holdHeader("Bench", 0, 100)
+	bySQL.ExpressionType, bySQL.Subscription = []byte("SQL92"), []byte("TAGS = 'TagA' AND KEYS IS NOT NULL")
+	sql := window(under, code.PullMessage, bySQL, nil)
+	check("pull with SQL", under, writev, func() error { return pulls.turn(sql, under) })
+	bySQL.Subscription = []byte("TAGS = 'TagB' OR KEYS IS NULL")
+	bySQL.QueueOffset = r.queue("Bench", 0).Max() - 100
+	sql = window(under, code.PullMessage, bySQL, nil)
+	check("pull with SQL that matches nothing", under, little, func() error { return pulls.turn(sql, under) })
 	end := r.queue("Bench", 0).Max()
 	none := window(under, code.PullMessage, pullHeader("Bench", 0, end), nil)
 	check("pull that finds nothing", under, little, func() error { return pulls.turn(none, under) })

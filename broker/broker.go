@@ -15,6 +15,7 @@ import (
 
 	"github.com/gantrymq/gantry/broker/admin"
 	"github.com/gantrymq/gantry/broker/delay"
+	"github.com/gantrymq/gantry/broker/filter"
 	"github.com/gantrymq/gantry/broker/group"
 	"github.com/gantrymq/gantry/broker/hold"
 	"github.com/gantrymq/gantry/broker/naming"
@@ -73,6 +74,7 @@ type Broker struct {
 	sessions *session.Table
 	locks    *order.Locks
 	holds    *hold.List
+	filters  *filter.Manager
 	levels   *put.Levels
 	timers   *put.Timers
 	delays   *delay.Service
@@ -133,6 +135,13 @@ func New(o Options) (*Broker, error) {
 		return nil, err
 	}
 	so.Interrupted = o.Interrupted
+	// Before the store: what it dispatches again gets its bit maps anew.
+	if b.filters, err = filter.New(filter.Options{File: b.configFile("consumerFilter.json"), Settings: b.set, Now: b.now, Log: b.log}); err != nil {
+		return nil, err
+	}
+	if err := b.filters.Load(); err != nil {
+		return nil, err
+	}
 	if b.store, err = store.Open(so); err != nil {
 		return nil, err
 	}
@@ -149,7 +158,9 @@ func (b *Broker) load() error {
 	b.stats = stats.New(b.set.String("brokerClusterName"), b.now())
 	b.groups = group.New(group.Options{File: b.configFile("subscriptionGroup.json"), Settings: b.set, Now: b.now, Log: b.log})
 	b.offsets = offset.New(offset.Options{File: b.configFile("consumerOffset.json"), Settings: b.set, Now: b.now, Log: b.log})
-	b.sessions = session.New(session.Options{Settings: b.set, Stats: b.stats, Now: b.now, Log: b.log})
+	b.sessions = session.New(session.Options{Settings: b.set, Stats: b.stats, Now: b.now, Log: b.log,
+		Subscribed: b.filters.Register, Left: b.filters.Leave})
+	b.filters.Online = func(group string) bool { return b.sessions.Consumers([]byte(group)) != nil }
 	b.broadcasts = offset.NewBroadcasts(b.offsets, b.sessions.ClientIDs, b.broadcastStart)
 	b.locks = order.New(order.Options{Settings: b.set, Now: b.now, Log: b.log})
 	b.holds = hold.New(b.now)
@@ -224,6 +235,7 @@ func (b *Broker) Start() (err error) {
 	b.every(10*time.Second, func(now time.Time) error { b.sessions.Scan(now); b.locks.Scan(now); return nil })
 	b.every(5*time.Second, func(now time.Time) error { b.broadcasts.Scan(now); return nil })
 	b.every(b.set.Duration("flushConsumerOffsetInterval"), func(time.Time) error { return b.offsets.Save() })
+	b.every(10*time.Second, func(time.Time) error { return b.filters.Save() })
 	b.every(b.set.Duration("flushDelayOffsetInterval"), func(time.Time) error { return b.delays.Save() })
 
 	engine, err := loop.New(b.server, loop.Options{})
@@ -258,10 +270,10 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		ByTime: func(q *consumequeue.Queue, time int64) int64 { return b.store.OffsetByTime(q, time, false) }}
 	b.pulls = pull.New(pull.Options{
 		Settings: b.set, Topics: b.topics, Groups: b.groups, Sessions: b.sessions, Offsets: b.offsets, Progress: &b.progress,
-		Broadcasts: b.broadcasts, Holds: b.holds, Store: b.store, Stats: b.stats, Now: b.now, Log: b.log,
+		Broadcasts: b.broadcasts, Holds: b.holds, Filters: b.filters, Store: b.store, Stats: b.stats, Now: b.now, Log: b.log,
 	})
-	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release}
-	b.queries = query.Handlers{Store: b.store, Sessions: b.sessions, Settings: b.set, Log: b.log}
+	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release, CheckSQL: b.filters.Check}
+	b.queries = query.Handlers{Store: b.store, Sessions: b.sessions, Filter: b.filters.Describe, Settings: b.set, Log: b.log}
 	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now, Serialize: b.serialize,
 		OnClose: func(*remoting.Conn) { b.registrar.Lost() }}); err != nil {
 		return err
@@ -327,6 +339,7 @@ var live = map[string]bool{
 	"recallMessageEnable": true, "allowRecallWhenBrokerNotWriteable": true, "appendTopicForTimerDeleteKey": true, // recall
 	"litePullMessageEnable": true, "longPollingEnable": true, "shortPollingTimeMills": true, "useServerSideResetOffset": true,
 	"slaveReadEnable": true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, "enableBroadcastOffsetStore": true, // pull
+	"filterSupportRetry": true, "enableCalcFilterBitMap": true, "filterDataCleanTimeSpan": true, "strictFilterExpression": true, // filter
 	"enableScheduleMessageStats": true, "delayOffsetUpdateVersionStep": true, // delay
 	"enableShutdownGracefully": true, "shutdownWaitTimeSeconds": true, // the stop
 
@@ -405,6 +418,6 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 		errs = append(errs, b.nameServer.Close())
 	}
 	b.delays.Stop()
-	errs = append(errs, b.delays.Save(), b.offsets.Save(), b.topics.Close(), b.groups.Close(), b.store.Close(ctx))
+	errs = append(errs, b.delays.Save(), b.offsets.Save(), b.filters.Save(), b.topics.Close(), b.groups.Close(), b.store.Close(ctx))
 	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/gantrymq/gantry/broker/filter"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/frame"
@@ -142,7 +143,7 @@ func CheckSettings(s *settings.Set) (warnings []string, err error) {
 		warnings = append(warnings, fmt.Sprintf("maxMessageSize=%d: a frame holds %d bytes at most; longer messages cannot arrive", n, frame.MaxLength))
 	}
 	_, err = tell(s, s.Int("listenPort"))
-	return warnings, errors.Join(append(errs, checkLanes(s), err)...)
+	return warnings, errors.Join(append(errs, checkLanes(s), filter.CheckSettings(s), err)...)
 }
 
 // storeData is something that may lie in a store and that Gantry would ignore.

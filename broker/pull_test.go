@@ -116,22 +116,29 @@ func TestMaxMsgBytes(t *testing.T) {
 }
 
 // Bug cases B063 and B064: an expression that cannot be evaluated never means
-// everything, with and without enablePropertyFilter.
+// everything, and without enablePropertyFilter none is.
 func TestExpressionsAreNotEverything(t *testing.T) {
+	const off, unparsed = "The broker does not support consumer to filter message by ", "parse the consumer's subscription failed"
 	for _, enabled := range []string{"false", "true"} {
 		r := start(t, setup{set: map[string]string{"enablePropertyFilter": enabled}})
 		r.mustSend("T", 0, "x", "")
 		r.awaitMax("T", 0, 1)
-		for _, expr := range []string{"a = 1", "a = 'x' OR", "", "TRUE"} {
+		for _, c := range []struct {
+			kind, text string
+			ok         bool
+		}{{"SQL92", "a IS NULL", true}, {"SQL92", "a = 'x' OR", false}, {"SQL92", "", false}, {"sql92", "a = 1", false}, {"X", "*", false}} {
 			h := pullHeader("T", 0, 0)
-			h.ExpressionType, h.Subscription = []byte("SQL92"), []byte(expr)
-			c := r.call(r.at.Broker, code.PullMessage, h, nil)
-			want, text := code.SystemError, "The broker does not support consumer to filter message by SQL92"
-			if expr == "" {
-				want, text = code.SubscriptionParseFailed, "parse the consumer's subscription failed"
+			h.ExpressionType, h.Subscription = []byte(c.kind), []byte(c.text)
+			want, remark := code.SubscriptionParseFailed, unparsed
+			switch {
+			case c.text != "" && enabled == "false":
+				want, remark = code.SystemError, off+c.kind
+			case c.ok:
+				want, remark = code.Success, "FOUND"
 			}
-			if code.Response(c.Code) != want || string(c.Remark) != text || len(c.Body) != 0 {
-				t.Errorf("enablePropertyFilter=%s, %q: code %d %s", enabled, expr, c.Code, c.Remark)
+			a := r.call(r.at.Broker, code.PullMessage, h, nil)
+			if code.Response(a.Code) != want || string(a.Remark) != remark || (len(a.Body) > 0) != (want == code.Success) {
+				t.Errorf("enablePropertyFilter=%s, %q: code %d %s", enabled, c.text, a.Code, a.Remark)
 			}
 		}
 	}
@@ -343,7 +350,7 @@ func (r *running) heartbeat(t *testing.T, group string, model body.MessageModel)
 // heartbeatFor registers a consumer of tags.
 func (r *running) heartbeatFor(t *testing.T, group, topic, tags string) {
 	t.Helper()
-	sub, ok := session.Build(topic, tags, session.TypeTag, 1)
+	sub, ok := session.Build(topic, tags, 1)
 	if !ok {
 		t.Fatal(tags)
 	}

@@ -195,7 +195,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 	}
 	bytes := int64(max(reads.FilterBytes, limits.MaxCount*consumequeue.UnitSize))
 	scanEnd := min(r.Max, from+(bytes+consumequeue.UnitSize-1)/consumequeue.UnitSize)
-	if hotOnly && (filter.Tags != nil && scanEnd-from > mostHotUnits || filter.Message != nil && scanEnd-from > mostHotMessages) {
+	if hotOnly && filter.Tags != nil && scanEnd-from > mostHotUnits {
 		return false
 	}
 	defer g.endRun()
@@ -274,7 +274,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 // may ask for two billion messages, of which none may match.
 const mostHotUnits = 8192
 
-// mostHotMessages is the same where the messages themselves have to be looked at.
+// mostHotMessages is how many messages it looks at.
 const mostHotMessages = 128
 
 // getter is one scan.
@@ -288,6 +288,7 @@ type getter struct {
 	maxBytes int
 
 	viewAt int64 // offset of the last view, if there is one
+	looked int   // messages that were looked at
 
 	// What was read for messages that have to be looked at, from run.at on; nil if
 	// nothing was, or if a message in it was taken: then it is one of r.bufs.

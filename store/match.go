@@ -11,6 +11,9 @@ import (
 // takeIf adds a message if the filter wants it, which its properties tell.
 func (g *getter) takeIf(u consumequeue.Unit, more []consumequeue.Unit) taking {
 	r := g.r
+	if g.looked++; g.hotOnly && g.looked > mostHotMessages {
+		return cold
+	}
 	rec, fromRun := []byte(nil), false
 	if v, ok := g.view(u); ok {
 		rec = v

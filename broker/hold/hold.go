@@ -54,7 +54,7 @@ type Waiter interface {
 // Conn is the connection of a held request: a *remoting.Conn, or a test's.
 type Conn interface{ Closed() bool }
 
-// Held is one held request. Its owner fills the first five fields and embeds
+// Held is one held request. Its owner fills the exported fields and embeds
 // the whole; it belongs to the List from Park until Wake or Gone.
 type Held struct {
 	Waiter Waiter
@@ -63,11 +63,14 @@ type Held struct {
 	From   int64                     // the offset that the client waits for
 	Until  time.Time                 // when its time is up
 	Match  func(tagsCode int64) bool // whether an arrival interests it
+	// Message, if set, is asked instead of Match.
+	Message Matcher
 
-	passed     bool  // a message came that does not interest it
-	heap       int   // place in List.deadlines, counted from 1; 0: not held
-	slot       int   // place in the queue's list
-	prev, next *Held // in the connection's list
+	seq        uint64 // number of the hold
+	passed     bool   // a message came that does not interest it
+	heap       int    // place in List.deadlines, counted from 1; 0: not held
+	slot       int    // place in the queue's list
+	prev, next *Held  // in the connection's list
 }
 
 // List holds requests.
@@ -80,6 +83,9 @@ type List struct {
 	signal    chan struct{}
 	now       func() time.Time
 	stopped   bool
+	seq       uint64 // of the last hold
+
+	looks []look // the dispatcher's
 }
 
 type ended struct {
@@ -121,6 +127,8 @@ func (l *List) Park(h *Held) bool {
 	if l.stopped || h.Queue.Max() > h.From || h.Conn.Closed() {
 		return false
 	}
+	l.seq++
+	h.seq = l.seq
 	h.slot = len(w.held)
 	w.held = append(w.held, h)
 	h.prev, h.next, h.passed = nil, l.conns[h.Conn], false
@@ -148,23 +156,26 @@ func (l *List) Dispatch(r *dispatch.Round) error {
 		return nil
 	}
 	l.mu.Lock()
-	before := len(l.ended)
+	before, looking := len(l.ended), false
 	if len(l.deadlines) > 0 && l.awaited(r) {
 		now := l.now()
 		if len(r.Arrivals) == 1 && r.Arrivals[0].Max-r.Arrivals[0].From == 1 {
 			a := &r.Arrivals[0]
-			l.offer(a.Queue, a.From, a.TagsCode, now)
+			looking = l.offer(a.Queue, a.From, a.TagsCode, now)
 		} else {
 			for i := range r.Records {
 				if rec := &r.Records[i]; rec.Queue != nil {
-					l.offer(rec.Queue, rec.QueueOffset, rec.TagsCode, now)
+					looking = l.offer(rec.Queue, rec.QueueOffset, rec.TagsCode, now) || looking
 				}
 			}
+		}
+		if looking {
+			l.collect(r)
 		}
 	}
 	woken := len(l.ended) > before
 	l.mu.Unlock()
-	if woken {
+	if woken = l.decide(r) || woken; woken {
 		l.wakeUp()
 	}
 	return nil
@@ -181,25 +192,35 @@ func (l *List) awaited(r *dispatch.Round) bool {
 	return false
 }
 
-// offer ends the requests that one message interests. The lock is held.
-func (l *List) offer(q *consumequeue.Queue, offset, tagsCode int64, now time.Time) {
+// offer ends the requests that one message interests by its tag; true if there are
+// others, that have a Matcher. The lock is held.
+func (l *List) offer(q *consumequeue.Queue, offset, tagsCode int64, now time.Time) (looking bool) {
 	w, ok := q.Attachment().(*waiting)
 	if !ok {
-		return
+		return false
 	}
 	for i := 0; i < len(w.held); {
 		h := w.held[i]
-		if offset >= h.From {
-			if h.Match(tagsCode) {
-				l.end(h, Arrived) // moves another one to i
-				continue
-			}
-			if until := now.Add(PassedAfter); !h.passed && until.Before(h.Until) {
-				h.passed, h.Until = true, until
-				l.up(h.heap)
-			}
+		switch {
+		case offset < h.From:
+		case h.Message != nil:
+			looking = true
+		case h.Match(tagsCode):
+			l.end(h, Arrived) // moves another one to i
+			continue
+		default:
+			l.pass(h, now)
 		}
 		i++
+	}
+	return looking
+}
+
+// pass notes that a message came that does not interest a request. The lock is held.
+func (l *List) pass(h *Held, now time.Time) {
+	if until := now.Add(PassedAfter); !h.passed && until.Before(h.Until) {
+		h.passed, h.Until = true, until
+		l.up(h.heap)
 	}
 }
 

@@ -33,6 +33,19 @@ type fixture struct {
 	table *consumequeue.Table
 	now   time.Time
 	round dispatch.Round
+	props [1]byte
+}
+
+// byTag is a Matcher for messages whose only property is their tag, see tell.
+type byTag int64
+
+func (m byTag) Match(props []byte) bool { return m == 0 || int64(props[0]) == int64(m) }
+
+// byMessage has a request look at the messages and not at their tag codes.
+func (w *waiter) byMessage(tag int64) *waiter {
+	w.Held.Message = byTag(tag)
+	w.Held.Match = func(int64) bool { panic("asked for the tag") }
+	return w
 }
 
 func newFixture() *fixture {
@@ -59,7 +72,8 @@ func (f *fixture) arrive(t testing.TB, q *consumequeue.Queue, tagsCode int64) {
 }
 
 func (f *fixture) tell(q *consumequeue.Queue, offset, tagsCode int64) {
-	f.round.Arrivals = append(f.round.Arrivals[:0], dispatch.Arrival{Queue: q, From: offset, Max: offset + 1, TagsCode: tagsCode})
+	f.props[0] = byte(tagsCode)
+	f.round.Arrivals = append(f.round.Arrivals[:0], dispatch.Arrival{Queue: q, From: offset, Max: offset + 1, TagsCode: tagsCode, Properties: f.props[:]})
 	_ = f.Dispatch(&f.round)
 }
 
@@ -114,23 +128,28 @@ func TestWhatEndsAHold(t *testing.T) {
 		{"its connection", 0, func(_ *testing.T, f *fixture, c *conn, _ *consumequeue.Queue) { c.closed.Store(true); f.Drop(c) }, 1, 0, true},
 		{"the broker's stop", 0, func(_ *testing.T, f *fixture, _ *conn, _ *consumequeue.Queue) { f.Stop() }, 1, Stopping, false},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			f, c := newFixture(), &conn{}
-			q := f.queue(3)
-			f.arrive(t, q, 1) // before the hold: of no interest
-			w := f.waiter(c, q, hour, tc.tag)
-			if !f.Park(&w.Held) {
-				t.Fatal("not held")
-			}
-			tc.do(t, f, c, q)
-			f.List.Wake()
-			if w.ended.Load() != tc.ended || (tc.ended == 1 && !tc.gone && Reason(w.why.Load()) != tc.why) || w.gone.Load() != tc.gone {
-				t.Errorf("ended %d times, reason %d, gone %v", w.ended.Load(), w.why.Load(), w.gone.Load())
-			}
-			if got, want := f.Len(), 1-int(tc.ended); got != want {
-				t.Errorf("%d are held, want %d", got, want)
-			}
-		})
+		for _, by := range []string{"tag", "message"} {
+			t.Run(tc.name+", by "+by, func(t *testing.T) {
+				f, c := newFixture(), &conn{}
+				q := f.queue(3)
+				f.arrive(t, q, 1) // before the hold: of no interest
+				w := f.waiter(c, q, hour, tc.tag)
+				if by == "message" {
+					w.byMessage(tc.tag)
+				}
+				if !f.Park(&w.Held) {
+					t.Fatal("not held")
+				}
+				tc.do(t, f, c, q)
+				f.List.Wake()
+				if w.ended.Load() != tc.ended || (tc.ended == 1 && !tc.gone && Reason(w.why.Load()) != tc.why) || w.gone.Load() != tc.gone {
+					t.Errorf("ended %d times, reason %d, gone %v", w.ended.Load(), w.why.Load(), w.gone.Load())
+				}
+				if got, want := f.Len(), 1-int(tc.ended); got != want {
+					t.Errorf("%d are held, want %d", got, want)
+				}
+			})
+		}
 	}
 }
 
@@ -139,7 +158,11 @@ func TestARoundOfSeveral(t *testing.T) {
 	f := newFixture()
 	q := f.queue(0)
 	seven, nine := f.waiter(&conn{}, q, time.Second, 7), f.waiter(&conn{}, q, time.Second, 9)
-	for _, w := range []*waiter{seven, nine} {
+	late := f.waiter(&conn{}, q, time.Second, 0).byMessage(7)
+	late.From = 2
+	own := []*waiter{f.waiter(&conn{}, q, time.Second, 0).byMessage(9), f.waiter(&conn{}, q, time.Second, 0).byMessage(7),
+		f.waiter(&conn{}, q, time.Second, 0).byMessage(6), late, f.waiter(&conn{}, q, time.Second, 0).byMessage(8)}
+	for _, w := range append([]*waiter{seven, nine}, own...) {
 		if !f.Park(&w.Held) {
 			t.Fatal("not held")
 		}
@@ -147,7 +170,7 @@ func TestARoundOfSeveral(t *testing.T) {
 	r := dispatch.Round{Arrivals: []dispatch.Arrival{{Queue: q, From: 0, Max: 3, TagsCode: 8}}}
 	for i, tag := range []int64{6, 7, 8} {
 		rec := dispatch.Record{Queue: q}
-		rec.QueueOffset, rec.TagsCode = int64(i), tag
+		rec.QueueOffset, rec.TagsCode, rec.Properties = int64(i), tag, []byte{byte(tag)}
 		r.Records = append(r.Records, rec)
 	}
 	recovering := r
@@ -160,6 +183,11 @@ func TestARoundOfSeveral(t *testing.T) {
 	f.List.Wake()
 	if seven.ended.Load() != 1 || nine.ended.Load() != 0 {
 		t.Errorf("the one for tag 7 ended %d times, the one for tag 9 %d times", seven.ended.Load(), nine.ended.Load())
+	}
+	for i, want := range []int32{0, 1, 1, 0, 1} {
+		if got := own[i].ended.Load(); got != want {
+			t.Errorf("the %d. that looks at messages ended %d times", i, got)
+		}
 	}
 }
 
@@ -207,6 +235,9 @@ func TestEachEndsOnce(t *testing.T) {
 					c = &conn{}
 				}
 				w := f.waiter(c, f.queue(r.Int32N(8)), time.Duration(r.IntN(1000))*time.Millisecond, int64(r.IntN(3)))
+				if i%3 == 0 {
+					w.byMessage(int64(r.IntN(3)))
+				}
 				if f.Park(&w.Held) {
 					all[p] = append(all[p], w)
 				}

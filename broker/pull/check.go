@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gantrymq/gantry/broker/filter"
 	"github.com/gantrymq/gantry/broker/group"
 	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/codec/body"
@@ -111,28 +112,75 @@ var pullsWithoutHeartbeat = map[string]bool{"DEFAULT_CONSUMER": true, "SCHEDULE_
 
 // ownSubscription uses the expression that came with the request.
 func (o *op) ownSubscription() bool {
+	if kind := o.hdr.ExpressionType; len(kind) > 0 && string(kind) != session.TypeTag {
+		return o.ownExpression()
+	}
 	if o.online != nil {
 		// Nearly always it is what the group's heartbeats say.
-		if s := o.online.Subscription(o.hdr.Topic); s != nil && s.Tags() && s.Data.SubString == string(o.hdr.Subscription) &&
-			(len(o.hdr.ExpressionType) == 0 || string(o.hdr.ExpressionType) == session.TypeTag) {
+		if s := o.online.Subscription(o.hdr.Topic); s != nil && s.Tags() && s.Data.SubString == string(o.hdr.Subscription) {
 			o.sub = s
 			return true
 		}
 	}
-	if everything(o.hdr.Subscription) && (len(o.hdr.ExpressionType) == 0 || string(o.hdr.ExpressionType) == session.TypeTag) {
+	if everything(o.hdr.Subscription) {
 		o.sub = all
 		return true
 	}
-	s, ok := session.Build(o.topic.Name, string(o.hdr.Subscription), string(o.hdr.ExpressionType), o.hdr.SubVersion.Value)
+	s, ok := session.Build(o.topic.Name, string(o.hdr.Subscription), o.hdr.SubVersion.Value)
 	if !ok {
-		return o.fail(code.SubscriptionParseFailed, "parse the consumer's subscription failed", 0)
+		return o.unparsed()
 	}
 	o.sub = s
-	return o.onlyTags()
+	return true
+}
+
+func (o *op) unparsed() bool {
+	return o.fail(code.SubscriptionParseFailed, "parse the consumer's subscription failed", 0)
+}
+
+// ownExpression uses an expression that is not of tags. One that cannot be evaluated
+// is refused: it must never match everything, as in the original.
+func (o *op) ownExpression() bool {
+	text := o.hdr.Subscription
+	if len(text) == 0 {
+		return o.unparsed()
+	}
+	if !o.cfg.propertyFilter {
+		return o.noFilter(string(o.hdr.ExpressionType))
+	}
+	if string(o.hdr.ExpressionType) != session.TypeSQL {
+		return o.badExpression(fmt.Errorf("there is no expression type %q", o.hdr.ExpressionType))
+	}
+	d, err := o.p.Filters.Compile(text)
+	if err != nil {
+		return o.badExpression(err)
+	}
+	o.wants(d)
+	return true
+}
+
+func (o *op) badExpression(err error) bool {
+	if o.p.mayLog() {
+		o.p.Log.Warn("a pull with an expression that cannot be used was refused", zap.ByteString("group", o.hdr.ConsumerGroup),
+			zap.String("topic", o.topic.Name), zap.Stringer("client", o.req.Conn.Remote()), zap.Error(err))
+	}
+	return o.unparsed()
+}
+
+func (o *op) noFilter(kind string) bool {
+	return o.fail(code.SystemError, "The broker does not support consumer to filter message by "+kind, 0)
+}
+
+// wants has messages looked at by an expression.
+func (o *op) wants(d *filter.Data) {
+	o.data, o.message = d, d
+	if o.cfg.retryFilter && filter.IsRetry(o.topic.Name) {
+		o.data, o.message = nil, o.p.Filters.Retry(o.topic.Name)
+	}
 }
 
 // all is the subscription of a pull that wants everything.
-var all, _ = session.Build("", session.SubAll, "", 0)
+var all, _ = session.Build("", session.SubAll, 0)
 
 func everything(expression []byte) bool {
 	return len(expression) == 0 || string(expression) == session.SubAll
@@ -157,18 +205,25 @@ func (o *op) groupSubscription(g *group.Group) bool {
 		o.online.Behind()
 		return o.fail(code.SubscriptionNotLatest, "the consumer's subscription not latest", 0)
 	}
-	return o.onlyTags()
-}
-
-// onlyTags refuses expressions that are not of tags: what cannot be evaluated
-// must never match everything.
-func (o *op) onlyTags() bool {
 	if o.sub.Tags() {
 		return true
 	}
-	if o.cfg.propertyFilter && o.p.mayLog() {
-		o.p.Log.Warn("a pull with an expression that this version of Gantry cannot evaluate was refused",
-			zap.ByteString("group", o.hdr.ConsumerGroup), zap.String("topic", o.topic.Name), zap.String("type", o.sub.Data.ExpressionType))
+	return o.groupExpression()
+}
+
+// groupExpression uses the expression that the group has registered.
+func (o *op) groupExpression() bool {
+	d := o.p.Filters.Find(o.hdr.Topic, o.hdr.ConsumerGroup)
+	switch {
+	case o.sub.Data.ClassFilterMode: // filter servers, which are gone
+		return o.noFilter(o.sub.Data.ExpressionType)
+	case d == nil:
+		return o.fail(code.FilterDataNotExist, "The broker's consumer filter data is not exist!Your expression may be wrong!", 0)
+	case d.Version() < o.hdr.SubVersion.Value:
+		return o.fail(code.FilterDataNotLatest, "the consumer's consumer filter data not latest", 0)
+	case !o.cfg.propertyFilter:
+		return o.noFilter(o.sub.Data.ExpressionType)
 	}
-	return o.fail(code.SystemError, "The broker does not support consumer to filter message by "+o.sub.Data.ExpressionType, 0)
+	o.wants(d)
+	return true
 }

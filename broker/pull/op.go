@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gantrymq/gantry/broker/filter"
 	"github.com/gantrymq/gantry/broker/hold"
 	"github.com/gantrymq/gantry/broker/offset"
 	"github.com/gantrymq/gantry/broker/session"
@@ -31,7 +32,10 @@ type op struct {
 	done    *offset.Progress // of the group in the topic
 	group   *body.SubscriptionGroupConfig
 	sub     *session.Subscription
+	data    *filter.Data              // what sub is not enough for; nil with tags
+	message hold.Matcher              // data, or what stands for it on a retry topic; nil with tags
 	match   func(tagsCode int64) bool // made once; looks at sub
+	look    func(props []byte) bool   // made once; looks at message
 	res     *store.Result
 	resp    header.PullMessageResponse
 	refusal refusal
@@ -47,6 +51,7 @@ type op struct {
 func newOp(p *Processor) *op {
 	o := &op{p: p}
 	o.match = func(tagsCode int64) bool { return o.sub.Match(tagsCode) }
+	o.look = func(props []byte) bool { return o.message.Match(props) }
 	return o
 }
 
@@ -55,7 +60,7 @@ func (o *op) free() {
 	if o.res != nil {
 		o.res.Release()
 	}
-	*o = op{p: o.p, match: o.match, kept: o.kept[:0]}
+	*o = op{p: o.p, match: o.match, look: o.look, kept: o.kept[:0]}
 	o.p.ops.Put(o)
 }
 
@@ -109,9 +114,9 @@ func (o *op) get() next {
 	}
 	limits := store.Limits{MaxCount: int(o.hdr.MaxMsgNums), MaxBytes: int(o.hdr.MaxMsgBytes.Value)}
 	if o.mayWait {
-		o.res = o.p.Store.Get(o.queue, from, limits, store.Filter{Tags: o.match})
+		o.res = o.p.Store.Get(o.queue, from, limits, o.filter())
 	} else {
-		res, hot := o.p.Store.GetHot(o.queue, from, limits, store.Filter{Tags: o.match})
+		res, hot := o.p.Store.GetHot(o.queue, from, limits, o.filter())
 		if !hot {
 			return needsLane
 		}
@@ -121,6 +126,14 @@ func (o *op) get() next {
 		return nothing
 	}
 	return ready
+}
+
+// filter chooses the messages.
+func (o *op) filter() store.Filter {
+	if o.message != nil {
+		return store.Filter{Message: o.look}
+	}
+	return store.Filter{Tags: o.match}
 }
 
 // moved makes a result that sends the client to another offset.
@@ -301,7 +314,7 @@ func (o *op) park() {
 	o.res.Release()
 	o.res = nil
 	o.second = true
-	o.held = hold.Held{Waiter: o, Conn: o.req.Conn, Queue: o.queue, From: o.hdr.QueueOffset, Until: o.began.Add(wait), Match: o.match}
+	o.held = hold.Held{Waiter: o, Conn: o.req.Conn, Queue: o.queue, From: o.hdr.QueueOffset, Until: o.began.Add(wait), Match: o.match, Message: o.message}
 	if !o.p.Holds.Park(&o.held) {
 		o.again()
 	}
@@ -322,6 +335,7 @@ func (o *op) Wake(hold.Reason) {
 func (o *op) again() {
 	o.cfg = o.p.cfg.Load()
 	o.queue, o.online, o.done = nil, nil, nil
+	o.sub, o.data, o.message = nil, nil, nil
 	if !o.check() {
 		return
 	}

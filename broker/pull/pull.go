@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gantrymq/gantry/broker/filter"
 	"github.com/gantrymq/gantry/broker/group"
 	"github.com/gantrymq/gantry/broker/hold"
 	"github.com/gantrymq/gantry/broker/offset"
@@ -38,6 +39,7 @@ type Options struct {
 	Progress   *offset.Handlers // commits
 	Broadcasts *offset.Broadcasts
 	Holds      *hold.List
+	Filters    *filter.Manager
 	Store      *store.Store
 	Stats      *stats.Table
 	Now        func() time.Time
@@ -52,6 +54,7 @@ type config struct {
 	longPolling    bool
 	shortPolling   time.Duration
 	propertyFilter bool
+	retryFilter    bool
 	takeResets     bool
 	broadcasts     bool
 	slaveRead      bool
@@ -76,6 +79,7 @@ func (p *Processor) Reload() {
 		longPolling:    s.Bool("longPollingEnable"),
 		shortPolling:   s.Duration("shortPollingTimeMills"),
 		propertyFilter: s.Bool("enablePropertyFilter"),
+		retryFilter:    s.Bool("filterSupportRetry"),
 		takeResets:     s.Bool("useServerSideResetOffset"),
 		broadcasts:     s.Bool("enableBroadcastOffsetStore"),
 		slaveRead:      s.Bool("slaveReadEnable"),

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gantrymq/gantry/broker/session"
+	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/settings"
@@ -19,7 +20,9 @@ type Handlers struct {
 	Store    *store.Store
 	Sessions *session.Table
 	Settings *settings.Set // MessageStoreConfig
-	Log      *zap.Logger
+	// Filter tells what a group has registered for a topic by an expression, nil if nothing.
+	Filter func(topic, group string) *body.ConsumerFilterData
+	Log    *zap.Logger
 }
 
 // find returns a queue, nil when there is none; ok is false when the request was

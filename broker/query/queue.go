@@ -7,6 +7,7 @@ import (
 
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store/consumequeue"
@@ -36,9 +37,11 @@ func (h *Handlers) Units(r *remoting.Request) {
 				a.SubscriptionData = s.Data
 			}
 		}
-		a.FilterData = "null" // that of expressions other than tags
 		if a.SubscriptionData == nil {
 			a.FilterData = fmt.Sprintf("%s@%s is not online!", q.ConsumerGroup, q.Topic)
+		} else if a.FilterData, err = h.filterData(q.Topic, q.ConsumerGroup); err != nil {
+			r.Fail(code.SystemError, err.Error())
+			return
 		}
 	}
 	if q.Index < a.MinQueueIndex || q.Index >= a.MaxQueueIndex {
@@ -51,6 +54,16 @@ func (h *Handlers) Units(r *remoting.Request) {
 		return
 	}
 	r.ReplyJSON(nil, &a)
+}
+
+// filterData is the text of what a group has registered for a topic by an expression.
+func (h *Handlers) filterData(topic, group string) (string, error) {
+	d := h.Filter(topic, group)
+	if d == nil {
+		return "null", nil
+	}
+	text, err := fastjson.Marshal(d, fastjson.Pretty)
+	return string(text), err
 }
 
 // units describes count units from index on, at most to the end of the file that

@@ -85,11 +85,15 @@ func (h *Handlers) CheckClient(r *remoting.Request) {
 		r.Reply(nil, nil)
 	case !h.Sessions.o.Settings.Bool("enablePropertyFilter"):
 		r.Fail(code.SystemError, "The broker does not support consumer to filter message by "+s.ExpressionType)
-	case s.ExpressionType == TypeSQL && s.SubString == "":
-		r.Fail(code.SubscriptionParseFailed, "the expression is empty")
-	case s.ExpressionType == TypeSQL:
-		r.Fail(code.SystemError, "The broker does not support consumer to filter message by "+s.ExpressionType+": it is not built yet")
-	default:
+	case s.ExpressionType != TypeSQL:
 		r.Fail(code.SubscriptionParseFailed, "there is no expression type "+s.ExpressionType)
+	case s.SubString == "":
+		r.Fail(code.SubscriptionParseFailed, "the expression is empty")
+	default:
+		if err := h.CheckSQL(s.SubString); err != nil {
+			r.Fail(code.SubscriptionParseFailed, err.Error())
+			return
+		}
+		r.Reply(nil, nil)
 	}
 }

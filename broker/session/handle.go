@@ -24,6 +24,8 @@ type Handlers struct {
 	// Left is told when a client says that it leaves a consumer group, so that
 	// its queue locks can go; may be nil.
 	Left func(group, clientID string)
+	// CheckSQL tells what is wrong with an expression of SQL92.
+	CheckSQL func(text string) error
 }
 
 // Heartbeat answers request 34. A heartbeat that is refused has registered

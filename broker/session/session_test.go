@@ -513,22 +513,19 @@ func TestMatch(t *testing.T) {
 	}
 	many := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
 	for _, c := range []struct {
-		expr, kind string
-		yes, no    []int64
-		ok, tags   bool
+		expr    string
+		yes, no []int64
 	}{
-		{"*", "", codes("a", ""), nil, true, true},
-		{"", "TAG", codes("a", ""), nil, true, true},
-		{"a", "TAG", codes("a"), codes("b", ""), true, true},
-		{" a || b||c ", "", codes("a", "b", "c"), codes("d", ""), true, true},
-		{"|| ||", "", nil, codes("a", ""), true, true},
-		{strings.Join(many, "||"), "TAG", codes(many...), codes("k"), true, true},
-		{"a = 1", "SQL92", codes("x"), nil, true, false},
-		{"", "SQL92", codes("x"), nil, false, false},
+		{"*", codes("a", ""), nil},
+		{"", codes("a", ""), nil},
+		{"a", codes("a"), codes("b", "")},
+		{" a || b||c ", codes("a", "b", "c"), codes("d", "")},
+		{"|| ||", nil, codes("a", "")},
+		{strings.Join(many, "||"), codes(many...), codes("k")},
 	} {
-		s, ok := Build("T", c.expr, c.kind, 5)
-		if ok != c.ok || s.Tags() != c.tags || s.Version != 5 || s.Topic != "T" {
-			t.Errorf("%q %q: %v %+v", c.expr, c.kind, ok, s)
+		s, ok := Build("T", c.expr, 5)
+		if !ok || !s.Tags() || s.Version != 5 || s.Topic != "T" {
+			t.Errorf("%q: %v %+v", c.expr, ok, s)
 		}
 		for _, code := range c.yes {
 			if !s.Match(code) {
@@ -543,11 +540,11 @@ func TestMatch(t *testing.T) {
 	}
 	// The original says "subString split error" to the first two.
 	for _, expr := range []string{"||", "||||", strings.Repeat("a||", 1<<20)} {
-		if _, ok := Build("T", expr, "", 1); ok {
+		if _, ok := Build("T", expr, 1); ok {
 			t.Errorf("%.20q", expr)
 		}
 	}
-	s, _ := Build("T", strings.Join(many, "||"), "", 1)
+	s, _ := Build("T", strings.Join(many, "||"), 1)
 	if n := testing.AllocsPerRun(100, func() { s.Match(7) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

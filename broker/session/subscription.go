@@ -50,23 +50,16 @@ func NewSubscription(d *body.SubscriptionData) *Subscription {
 // event loop, and a frame has room for millions of them.
 const longestExpression = 1 << 20
 
-// Build prepares a subscription from the text of a pull request. An empty
-// expression of tags takes everything; one of another type, one of nothing but
-// separators, or one of more than a MiB is an error for the caller to answer
-// (code 23).
-func Build(topic, expression, kind string, version int64) (*Subscription, bool) {
+// Build prepares a subscription from the text of a pull request with tags. An empty
+// one takes everything; one of nothing but separators, or of more than a MiB, is an
+// error for the caller to answer (code 23).
+func Build(topic, expression string, version int64) (*Subscription, bool) {
 	if len(expression) > longestExpression {
 		return nil, false
 	}
 	d := &body.SubscriptionData{}
 	d.SetDefaults()
 	d.Topic, d.SubString, d.SubVersion = topic, expression, version
-	if kind != "" {
-		d.ExpressionType = kind
-	}
-	if kind != "" && kind != TypeTag {
-		return NewSubscription(d), expression != ""
-	}
 	if expression == "" || expression == SubAll {
 		d.SubString = SubAll
 		return NewSubscription(d), true

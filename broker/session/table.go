@@ -109,6 +109,12 @@ type Options struct {
 	Stats    *stats.Table
 	Now      func() time.Time // time.Now if nil
 	Log      *zap.Logger      // may be nil
+
+	// Subscribed is told of all that a heartbeat says a group subscribes to, and Left of
+	// a group that has lost its last member; both may be nil. They may be late:
+	// meanwhile the group may have left, or somebody come. They must not wait.
+	Subscribed func(group string, subs []body.SubscriptionData)
+	Left       func(group string)
 }
 
 // Table holds all sessions.
@@ -118,7 +124,7 @@ type Table struct {
 	conflicts atomic.Int64
 
 	mu           sync.Mutex
-	logs         []func() // lines to be written after mu is given back, see unlock
+	logs         []func() // lines to be written, and calls to be made, after mu is given back, see unlock
 	conns        map[Conn]*connection
 	producers    map[string]*producers
 	clients      map[string]Conn  // producers' connections by client id
@@ -346,6 +352,9 @@ func (t *Table) RegisterConsumer(c Client, d *body.ConsumerData, sub, notify boo
 		t.log(t.o.Log.Info, "consumer joined", zap.String("group", g.Name), zap.String("client", c.ID), zap.Stringer("remote", c.Conn.Remote()))
 	}
 	t.unlock()
+	if sub && t.o.Subscribed != nil {
+		t.o.Subscribed(g.Name, d.SubscriptionDataSet)
+	}
 	t.checkClosed(c.Conn)
 	return joined || changed
 }
@@ -529,6 +538,9 @@ func (t *Table) removeConsumer(k *connection, g *Group, why string) {
 		t.consumers.Delete(g.Name)
 		delete(t.pending, g)
 		delete(t.fingerprints, g.Name)
+		if t.o.Left != nil {
+			t.logs = append(t.logs, func() { t.o.Left(g.Name) })
+		}
 	}
 	t.log(t.o.Log.Info, "consumer left", zap.String("group", g.Name), zap.String("client", m.ClientID),
 		zap.Stringer("remote", m.Conn.Remote()), zap.String("why", why), zap.Int("left", len(g.members)))

@@ -278,7 +278,25 @@ func (e *encoder) long(n int64) {
 	}
 }
 
+// Ints is a Java int[]: pretty text has it on one line, unlike a list.
+type Ints []int32
+
+func (e *encoder) ints(list Ints) {
+	e.out = append(e.out, '[')
+	for i, n := range list {
+		if i > 0 {
+			e.out = append(e.out, ',')
+		}
+		e.out = strconv.AppendInt(e.out, int64(n), 10)
+	}
+	e.out = append(e.out, ']')
+}
+
 func (e *encoder) list(v reflect.Value) error {
+	if list, ok := reflect.TypeAssert[Ints](v); ok {
+		e.ints(list)
+		return nil
+	}
 	e.open('[')
 	first := true
 	for i := range v.Len() {

@@ -30,6 +30,7 @@ var beside = []Key{
 	{"BrokerConfig", "rocketmq.broker.rebalance.lockMaxLiveTime", "long", "60000", "how long the queue locks of orderly consumers last without being renewed, ms; Java's system property"},
 	{"BrokerConfig", "rmqAddressServerDomain", "String", "jmenv.tbsite.net", "host of the address server for name server addresses"},
 	{"BrokerConfig", "rmqAddressServerSubGroup", "String", "nsaddr", "path of the address server for name server addresses"},
+	{"BrokerConfig", "strictFilterExpression", "boolean", "false", "Gantry: refuse SQL expressions whose end has no meaning"},
 	{"BrokerConfig", "strictMessageType", "boolean", "false", "Gantry: refuse messages of another kind than their topic is for (attribute message.type)"},
 	{"BrokerConfig", "strictTopicPermission", "boolean", "false", "Gantry: refuse sends to topics that may not be written and to queues that are for reading only"},
 }
