@@ -22,9 +22,10 @@ var figures = []string{"runtime.txt", "list.txt"}
 
 // with are the settings of scripts that want others than the defaults.
 var with = map[string]map[string]string{
-	"checksql.txt":   {"enablePropertyFilter": "true"},
-	"sql.txt":        {"enablePropertyFilter": "true"},
-	"lockstrict.txt": {"lockInStrictMode": "true", "totalReplicas": "3"},
+	"checksql.txt":         {"enablePropertyFilter": "true"},
+	"sql.txt":              {"enablePropertyFilter": "true"},
+	"lockstrict.txt":       {"lockInStrictMode": "true", "totalReplicas": "3"},
+	"transactioncheck.txt": {"transactionTimeOut": "1000", "transactionCheckInterval": "1000", "transactionCheckMax": "2"},
 }
 
 // TestJavaAnswers plays the scripts of raw requests that were recorded against

@@ -32,6 +32,7 @@ import (
 	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
+	"github.com/gantrymq/gantry/broker/transaction"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/remoting/client"
@@ -78,6 +79,7 @@ type Broker struct {
 	levels   *put.Levels
 	timers   *put.Timers
 	delays   *delay.Service
+	halves   *transaction.Service
 	stats    *stats.Table
 
 	broadcasts *offset.Broadcasts
@@ -174,9 +176,14 @@ func (b *Broker) load() error {
 	b.timers = put.NewTimers(b.set, b.topics, b.store)
 	b.delays = delay.New(delay.Options{File: b.configFile("delayOffset.json"), Settings: b.set, Levels: b.levels, Store: b.store,
 		Topics: b.topics, Stats: b.stats, Now: b.now, Log: b.log})
+	b.halves = transaction.New(transaction.Options{Settings: b.set, Store: b.store, Topics: b.topics, Offsets: b.offsets, Sessions: b.sessions,
+		Stats: b.stats, Now: b.now, Log: b.log})
 	b.relays = relay.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Read: b.store.Read,
 		BrokerName: func() string { return b.set.String("brokerName") }}
 	err := errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load(), b.delays.Load())
+	if err == nil {
+		err = b.halves.Load()
+	}
 	if err == nil {
 		b.reportUnknownTopics()
 	}
@@ -229,6 +236,7 @@ func (b *Broker) Start() (err error) {
 	b.store.AddSink(b.delays)
 	b.store.Start()
 	b.delays.Start(b.puts)
+	b.halves.Start(b.puts)
 	b.sessions.Start()
 	b.running.Go(func() { b.holds.Run(b.background) })
 	b.every(time.Second, func(now time.Time) error { b.stats.Tick(now); return nil })
@@ -260,7 +268,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 	b.puts = put.New(put.Options{Settings: b.set, Store: b.store, Stats: b.stats, Levels: b.levels, Timers: b.timers,
 		StoreHost: host, Now: b.now})
 	b.sends = send.New(send.Options{Settings: b.set, Topics: b.topics, Groups: b.groups, Locks: b.locks, Store: b.store, Levels: b.levels,
-		Timers: b.timers, Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
+		Timers: b.timers, Transactions: b.halves, Stats: b.stats, StoreHost: host, Now: b.now, Log: b.log})
 	b.retries = retry.Handler{Settings: b.set, Topics: b.topics, Groups: b.groups, Store: b.store, Levels: b.levels, Writer: b.puts,
 		Stats: b.stats, Log: b.log}
 	b.replies = reply.Handler{Settings: b.set, Sends: b.sends, Sessions: b.sessions, Writer: b.puts, Stats: b.stats, StoreHost: host,
@@ -341,6 +349,7 @@ var live = map[string]bool{
 	"slaveReadEnable": true, "rejectPullConsumerEnable": true, "enablePropertyFilter": true, "enableBroadcastOffsetStore": true, // pull
 	"filterSupportRetry": true, "enableCalcFilterBitMap": true, "filterDataCleanTimeSpan": true, "strictFilterExpression": true, // filter
 	"enableScheduleMessageStats": true, "delayOffsetUpdateVersionStep": true, // delay
+	"transactionTimeOut": true, "transactionCheckMax": true, "transactionCheckInterval": true, "transactionOpMsgMaxSize": true,
 	"enableShutdownGracefully": true, "shutdownWaitTimeSeconds": true, // the stop
 
 	// What a pull may read.
@@ -417,6 +426,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.nameServer != nil {
 		errs = append(errs, b.nameServer.Close())
 	}
+	b.halves.Stop()
 	b.delays.Stop()
 	errs = append(errs, b.delays.Save(), b.offsets.Save(), b.filters.Save(), b.topics.Close(), b.groups.Close(), b.store.Close(ctx))
 	return errors.Join(errs...)

@@ -21,6 +21,10 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.SendReplyMessage, Lane: remoting.Reply, Fast: fast, Handle: b.replies.Handle},
 		{Code: code.SendReplyMessageV2, Lane: remoting.Reply, Fast: fast, Handle: b.replies.Handle},
 
+		// Transactions.
+		{Code: code.EndTransaction, Lane: remoting.Inline, Fast: fast, Handle: b.halves.End},
+		{Code: code.ResumeCheckHalfMessage, Lane: remoting.Admin, Fast: fast, Handle: b.halves.Resume},
+
 		// Consumers.
 		{Code: code.PullMessage, Lane: remoting.Inline, Fast: notFast, Handle: b.pulls.Handle},
 		{Code: code.LitePullMessage, Lane: remoting.Inline, Fast: notFast, Handle: b.pulls.Handle},

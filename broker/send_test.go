@@ -296,8 +296,6 @@ func TestUnsupportedKinds(t *testing.T) {
 		"TIMER_DELAY_SEC\x0130\x02":           code.MessageIllegal,
 		"TIMER_DELAY_MS\x0130000\x02":         code.MessageIllegal,
 		"TIMER_DELIVER_MS\x019796046261617":   code.MessageIllegal,
-		"TRAN_MSG\x01true\x02PGROUP\x01PG":    code.NoPermission,
-		"TRAN_MSG\x01true\x02DELAY\x013\x02":  code.NoPermission,
 		"INNER_NUM\x012\x02":                  code.MessageIllegal,
 		"DELAY\x01abc\x02UNIQ_KEY\x01u1\x02":  code.MessageIllegal,
 		"TIMER_DELAY_SEC\x01abc\x02WAIT\x011": code.MessageIllegal,

@@ -105,6 +105,12 @@ func (r *Request) ReplyJSON(h command.Header, v any) {
 // Fail finishes the request with a code and a text for the user.
 func (r *Request) Fail(rc code.Response, remark string) { r.finish(rc, remark, nil, nil, nil) }
 
+// Drop finishes the request without an answer, where Java gives none.
+func (r *Request) Drop() {
+	r.Cmd.Flag |= command.FlagOneway
+	r.finish(code.Success, "", nil, nil, nil)
+}
+
 // RespondViews finishes the request with a body that is not copied. v is released exactly once, in any case.
 func (r *Request) RespondViews(rc code.Response, remark string, h command.Header, v Views) {
 	r.finish(rc, remark, h, nil, v)

@@ -42,6 +42,27 @@ func (s *Store) Read(offset int64, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
+// Peek returns a view of the record at a physical offset, for an event loop: it does
+// not wait for a disk. ok is false if that would be needed, or if no record begins
+// there; Read tells. Only the record's size was looked at.
+func (s *Store) Peek(offset int64) (v segment.View, ok bool) {
+	size := s.commitLog.SegmentSize()
+	end := min(s.commitLog.Visible(), offset-offset%size+size)
+	if offset < s.commitLog.Min() || offset > end-message.BlankLen {
+		return v, false
+	}
+	if v, ok = s.commitLog.View(offset, int(end-offset)); !ok {
+		return v, false
+	}
+	n, err := message.Size(v.Bytes)
+	if err != nil || n > len(v.Bytes) {
+		v.Release()
+		return v, false
+	}
+	v.Bytes = v.Bytes[:n:n]
+	return v, true
+}
+
 // readLog reads bytes that readers may see.
 func (s *Store) readLog(p []byte, offset int64) error {
 	if logMin, end := s.commitLog.Min(), s.commitLog.Visible(); offset < logMin || offset > end-int64(len(p)) {

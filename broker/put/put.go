@@ -88,6 +88,9 @@ func New(o Options) *Writer {
 	return w
 }
 
+// StoreHost is the broker's own address, which is written into records.
+func (w *Writer) StoreHost() netip.AddrPort { return w.o.StoreHost }
+
 // Reload takes over changed settings.
 func (w *Writer) Reload() { w.crcTail.Store(w.o.Settings.Bool("enabledAppendPropCRC")) }
 
@@ -243,6 +246,18 @@ func (m *Message) unfit(err error) {
 		return
 	}
 	m.refuse(store.IllegalSize, err)
+}
+
+// Clear makes a message that is done as good as new, for one that is used again:
+// Done stays, and the buffers up to keep bytes.
+func (m *Message) Clear(keep int) {
+	kept := func(b []byte) []byte {
+		if cap(b) > keep {
+			return nil
+		}
+		return b[:0]
+	}
+	*m = Message{Done: m.Done, buf: kept(m.buf), props: kept(m.props), ended: kept(m.ended)}
 }
 
 func (m *Message) refuse(s store.Status, err error) { m.Draft.Status, m.Draft.Err = s, err }

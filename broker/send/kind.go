@@ -81,23 +81,25 @@ func (p *Processor) checkKind(o *op, t *traits) *refusal {
 			bad = refuse(code.MessageIllegal, "property %s=%q is not a delay level (a number from 1 to %d)", message.PropertyDelay, t.delay, p.Levels.Max())
 		}
 	}
-	if t.half && !(o.hdr.ReconsumeTimes > 0 && delay > 0) {
-		why := ""
-		if !o.cfg.rejectTransactions {
-			why = ": transactions are not supported by this version of Gantry"
+	if t.half && !(o.hdr.ReconsumeTimes > 0 && delay > 0) { // clients before 4.6.1 give committed messages back so
+		if o.cfg.rejectTransactions {
+			return refuse(code.NoPermission, "the broker[%s] sending transaction message is forbidden", o.cfg.brokerIP1)
 		}
-		return refuse(code.NoPermission, "the broker[%s] sending transaction message is forbidden%s", o.cfg.brokerIP1, why)
+		o.half = true
 	}
 	if bad := o.checkInner(t); bad != nil {
 		return bad
 	}
 	switch message.TransactionType(o.hdr.SysFlag) {
 	case message.TransactionPrepared, message.TransactionRollback:
-		return nil // stored as it is, and in no queue
+		if !o.half {
+			return nil // stored as it is, and in no queue
+		}
 	}
 	switch {
 	case bad != nil:
 		return bad
+	case o.half && delay > 0: // once it is committed
 	case delay > 0:
 		o.level = int32(delay)
 	case t.times.Count():
@@ -105,7 +107,9 @@ func (p *Processor) checkKind(o *op, t *traits) *refusal {
 		if bad != nil {
 			return &refusal{code: bad.Code, remark: bad.Remark}
 		}
-		o.out = out
+		if !o.half {
+			o.out = out
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/broker/recall"
 	"github.com/gantrymq/gantry/broker/topic"
+	"github.com/gantrymq/gantry/broker/transaction"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/header"
@@ -34,6 +35,7 @@ type op struct {
 	told    int32 // the queue the producer is told
 	level   int32 // of delay; above 0 it waits in that level's queue
 	out     int64 // of a timed message; above 0 it waits for that time
+	half    bool  // it waits for the end of its transaction
 	draft   store.Draft
 	rec     message.Record
 	buf     []byte // the encoded records
@@ -70,6 +72,9 @@ func (o *op) start(noWait bool) *refusal {
 	}
 	var queue *consumequeue.Queue
 	switch {
+	case o.half:
+		name, sysFlag = o.keepBack(name), message.WithTransactionType(sysFlag, message.TransactionNone)
+		queue = o.p.Transactions.Queue()
 	case o.level > 0:
 		name = o.delay(name)
 		queue = o.p.Levels.Queue(o.level)
@@ -135,6 +140,16 @@ func (o *op) addHandle(name []byte) {
 	}
 	key, _ := message.Get(o.props, message.PropertyUniqueKey)
 	o.handle = recall.AppendHandle(o.handle[:0], name, o.cfg.brokerName, o.out+1, key)
+}
+
+// keepBack makes a half of the message. It returns the topic it waits in.
+func (o *op) keepBack(name []byte) []byte {
+	// The new properties are behind the old ones.
+	n := len(o.props)
+	o.props = transaction.AppendHalf(o.props, o.props, name, o.queueID)
+	o.props = o.props[:copy(o.props, o.props[n:])]
+	o.topic, o.queueID = o.p.Transactions.Topic(), 0
+	return transaction.HalfTopic
 }
 
 // add encodes one more record.

@@ -15,6 +15,7 @@ import (
 	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
+	"github.com/gantrymq/gantry/broker/transaction"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/codec/settings"
@@ -35,17 +36,19 @@ type Processor struct {
 
 // Options are what a Processor works with.
 type Options struct {
-	Settings  *settings.Set
-	Topics    *topic.Table
-	Groups    *group.Table
-	Locks     *order.Locks
-	Store     *store.Store
-	Levels    *put.Levels // of delay
-	Timers    *put.Timers
-	Stats     *stats.Table
-	StoreHost netip.AddrPort // brokerIP1:listenPort, written into each record
-	Now       func() time.Time
-	Log       *zap.Logger
+	Settings *settings.Set
+	Topics   *topic.Table
+	Groups   *group.Table
+	Locks    *order.Locks
+	Store    *store.Store
+	Levels   *put.Levels // of delay
+	Timers   *put.Timers
+	// Transactions has the topic in which half messages wait.
+	Transactions *transaction.Service
+	Stats        *stats.Table
+	StoreHost    netip.AddrPort // brokerIP1:listenPort, written into each record
+	Now          func() time.Time
+	Log          *zap.Logger
 }
 
 // config is a snapshot of the settings that a send looks at.

@@ -110,14 +110,14 @@ func (h *CheckTransactionStateResponse) AppendFields(w *command.Writer) {
 
 // EndTransactionRequest is the header of END_TRANSACTION.
 type EndTransactionRequest struct {
-	Topic                string
-	ProducerGroup        string
+	Topic                []byte
+	ProducerGroup        []byte
 	TranStateTableOffset int64 // consume-queue offset in half topic
 	CommitLogOffset      int64 // physical offset of half message
 	CommitOrRollback     int32 // sysFlag transaction bits: 8 commit, 12 rollback, 0 unknown
 	FromTransactionCheck bool
-	MsgID                string
-	TransactionID        string // unique client id
+	MsgID                []byte
+	TransactionID        []byte // unique client id
 	RPC
 }
 
@@ -149,14 +149,14 @@ func (h *EndTransactionRequest) Decode(fields []command.Field) error {
 		}
 	}
 	d := decoder{header: "EndTransactionRequest"}
-	h.Topic = string(v[0])
-	h.ProducerGroup = string(v[1])
+	h.Topic = v[0]
+	h.ProducerGroup = v[1]
 	h.TranStateTableOffset = d.int64("tranStateTableOffset", v[2])
 	h.CommitLogOffset = d.int64("commitLogOffset", v[3])
 	h.CommitOrRollback = d.int32("commitOrRollback", v[4])
 	h.FromTransactionCheck = boolOr(v[5], false)
-	h.MsgID = string(v[6])
-	h.TransactionID = string(v[7])
+	h.MsgID = v[6]
+	h.TransactionID = v[7]
 	h.RPC.set(&rpc)
 	return d.err
 }
@@ -164,16 +164,18 @@ func (h *EndTransactionRequest) Decode(fields []command.Field) error {
 // AppendFields writes the ext fields; see package command.
 func (h *EndTransactionRequest) AppendFields(w *command.Writer) {
 	if len(h.Topic) > 0 {
-		w.String("topic", h.Topic)
+		w.Bytes("topic", h.Topic)
 	}
-	w.String("producerGroup", h.ProducerGroup)
+	w.Bytes("producerGroup", h.ProducerGroup)
 	w.Int("tranStateTableOffset", h.TranStateTableOffset)
 	w.Int("commitLogOffset", h.CommitLogOffset)
 	w.Int("commitOrRollback", int64(h.CommitOrRollback))
 	w.Bool("fromTransactionCheck", h.FromTransactionCheck)
-	w.String("msgId", h.MsgID)
+	if len(h.MsgID) > 0 {
+		w.Bytes("msgId", h.MsgID)
+	}
 	if len(h.TransactionID) > 0 {
-		w.String("transactionId", h.TransactionID)
+		w.Bytes("transactionId", h.TransactionID)
 	}
 	h.RPC.append(w, "bname")
 }

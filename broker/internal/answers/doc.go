@@ -26,7 +26,8 @@
 // five seconds, in milliseconds ({{second+5000}}: of its full second), {{url64:text}} text in base64. "base 310 {...}" gives members that later
 // requests of that code have if they have any; null takes a field out. "hold A 11
 // {...}" sends and goes on, and "answer A" waits for the first such answer that is
-// still to come. "push" waits for a frame that the server sends by itself, "reply A
+// still to come. "keep H" remembers where the last answer says that a message lies: $H.log and $H.queue then stand for
+// its physical and its queue offset. "push" waits for a frame that the server sends by itself, "reply A
 // CODE {...}" answers the last one as a client does, "quiet" checks that none is there, "put TOPIC QUEUE COUNT" asks the caller to store
 // messages, "max TOPIC QUEUE N" waits until a queue shows N of them, "sleep" lets
 // the server's clock run. A mask replaces what no two servers share (times,

@@ -47,6 +47,8 @@ type player struct {
 	masks []mask
 	bases map[int]Frame
 	began time.Time
+	kept  map[string]string // by what stands for it in requests
+	last  Frame             // the last answer, or frame that was pushed
 }
 
 // Record plays the script against p and returns it with p's answers in it.
@@ -94,7 +96,7 @@ func (p *Player) Check(script string) ([]Difference, error) {
 }
 
 func (p *Player) run(script string, sink func(line, want, got string, same bool)) (diffs []Difference, err error) {
-	s := &player{Player: p, conns: map[string]*conn{}, bases: map[int]Frame{}, began: time.Now()}
+	s := &player{Player: p, conns: map[string]*conn{}, bases: map[int]Frame{}, began: time.Now(), kept: map[string]string{}}
 	defer func() {
 		for _, c := range s.conns {
 			c.c.Close()
@@ -125,6 +127,7 @@ func (p *Player) run(script string, sink func(line, want, got string, same bool)
 				ours = lines[i+2][2:]
 			}
 		}
+		s.last = got
 		gotText := text(got)
 		sink("", want, gotText, s.same(want, got))
 		if ours == "" {
@@ -189,6 +192,8 @@ func (s *player) step(line string) (got Frame, answered bool, err error) {
 		q, _ := strconv.Atoi(args[1])
 		n, _ := strconv.Atoi(args[2])
 		return got, false, s.reach(args[0], q, n)
+	case "keep":
+		return got, false, s.keep(rest)
 	case "sleep":
 		d, err := time.ParseDuration(rest)
 		if s.Sleep != nil {
@@ -282,9 +287,29 @@ func (s *player) fill(text string) string {
 	})
 }
 
+// keep remembers where the last answer, or the last pushed frame, says that a
+// message lies.
+func (s *player) keep(name string) error {
+	ext := s.last.Ext
+	queue, at := ext["tranStateTableOffset"], ext["commitLogOffset"]
+	if queue == "" {
+		id := ext["msgId"]
+		n, err := strconv.ParseInt(id[max(0, len(id)-16):], 16, 64)
+		if err != nil {
+			return fmt.Errorf("the last answer has no offset id: %w", err)
+		}
+		queue, at = ext["queueOffset"], strconv.FormatInt(n, 10)
+	}
+	s.kept["$"+name+".queue"], s.kept["$"+name+".log"] = queue, at
+	return nil
+}
+
 // request reads "CODE {members}".
 func (s *player) request(text string) (f Frame, err error) {
 	code, members, _ := strings.Cut(text, " ")
+	for k, v := range s.kept {
+		members = strings.ReplaceAll(members, k, v)
+	}
 	members = s.fill(members)
 	if f.Code, err = strconv.Atoi(code); err != nil || members == "" {
 		return f, err
