@@ -31,6 +31,7 @@ import (
 	"github.com/gantrymq/gantry/broker/send"
 	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/broker/stats"
+	"github.com/gantrymq/gantry/broker/timer"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/broker/transaction"
 	"github.com/gantrymq/gantry/codec/settings"
@@ -80,6 +81,7 @@ type Broker struct {
 	timers   *put.Timers
 	delays   *delay.Service
 	halves   *transaction.Service
+	wheel    *timer.Service // nil: timerWheelEnable is false
 	stats    *stats.Table
 
 	broadcasts *offset.Broadcasts
@@ -180,12 +182,24 @@ func (b *Broker) load() error {
 		Stats: b.stats, Now: b.now, Log: b.log})
 	b.relays = relay.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Read: b.store.Read,
 		BrokerName: func() string { return b.set.String("brokerName") }}
-	err := errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load(), b.delays.Load())
+	err := errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load(), b.delays.Load(), b.loadTimers())
 	if err == nil {
 		err = b.halves.Load()
 	}
 	if err == nil {
 		b.reportUnknownTopics()
+	}
+	return err
+}
+
+func (b *Broker) loadTimers() (err error) {
+	if !b.set.Bool("timerWheelEnable") {
+		return nil
+	}
+	b.wheel, err = timer.New(timer.Options{FS: b.fs, Root: b.root, Metrics: b.configFile("timermetrics"), Settings: b.set, Store: b.store,
+		Topics: b.topics, Stats: b.stats, Now: b.now, Log: b.log})
+	if err == nil {
+		b.timers.Pending = b.wheel.Num
 	}
 	return err
 }
@@ -234,9 +248,15 @@ func (b *Broker) Start() (err error) {
 	}
 	b.store.AddSink(b.holds)
 	b.store.AddSink(b.delays)
+	if b.wheel != nil {
+		b.store.AddSink(b.wheel)
+	}
 	b.store.Start()
 	b.delays.Start(b.puts)
 	b.halves.Start(b.puts)
+	if b.wheel != nil {
+		b.wheel.Start(b.puts)
+	}
 	b.sessions.Start()
 	b.running.Go(func() { b.holds.Run(b.background) })
 	b.every(time.Second, func(now time.Time) error { b.stats.Tick(now); return nil })
@@ -318,6 +338,9 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 func (b *Broker) figures() map[string]string {
 	t := b.store.RuntimeInfo()
 	maps.Copy(t, b.delays.Figures())
+	if b.wheel != nil {
+		maps.Copy(t, b.wheel.Figures())
+	}
 	return t
 }
 
@@ -350,6 +373,7 @@ var live = map[string]bool{
 	"filterSupportRetry": true, "enableCalcFilterBitMap": true, "filterDataCleanTimeSpan": true, "strictFilterExpression": true, // filter
 	"enableScheduleMessageStats": true, "delayOffsetUpdateVersionStep": true, // delay
 	"transactionTimeOut": true, "transactionCheckMax": true, "transactionCheckInterval": true, "transactionOpMsgMaxSize": true,
+	"timerStopEnqueue":         true,                                  // timer
 	"enableShutdownGracefully": true, "shutdownWaitTimeSeconds": true, // the stop
 
 	// What a pull may read.
@@ -368,6 +392,9 @@ func (b *Broker) reload(keys []string) {
 	b.timers.Reload()
 	b.sends.Reload()
 	b.pulls.Reload()
+	if b.wheel != nil {
+		b.wheel.Reload()
+	}
 	b.reloadLimits()
 	b.store.SetReadLimits(b.readLimits())
 	for _, k := range keys {
@@ -428,6 +455,9 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	}
 	b.halves.Stop()
 	b.delays.Stop()
+	if b.wheel != nil {
+		errs = append(errs, b.wheel.Stop())
+	}
 	errs = append(errs, b.delays.Save(), b.offsets.Save(), b.filters.Save(), b.topics.Close(), b.groups.Close(), b.store.Close(ctx))
 	return errors.Join(errs...)
 }

@@ -293,8 +293,6 @@ func TestUnsupportedKinds(t *testing.T) {
 	r.awaitMax("T", 0, 1)
 	end := r.store.RuntimeInfo()["commitLogMaxOffset"]
 	for props, want := range map[string]code.Response{
-		"TIMER_DELAY_SEC\x0130\x02":           code.MessageIllegal,
-		"TIMER_DELAY_MS\x0130000\x02":         code.MessageIllegal,
 		"TIMER_DELIVER_MS\x019796046261617":   code.MessageIllegal,
 		"INNER_NUM\x012\x02":                  code.MessageIllegal,
 		"DELAY\x01abc\x02UNIQ_KEY\x01u1\x02":  code.MessageIllegal,

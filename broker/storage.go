@@ -60,9 +60,18 @@ func (b *Broker) storeOptions() (store.Options, error) {
 		IndexEntries:  s.Int("maxIndexNum"),
 		DelayLevels:   delays,
 		Retention:     livePolicy(s),
+		BeforeDelete:  b.beforeDelete,
 		Now:           b.now,
 		Log:           b.log,
 	}, nil
+}
+
+// beforeDelete moves timed messages that wait in a file of the log.
+func (b *Broker) beforeDelete(end int64) error {
+	if b.wheel == nil {
+		return nil
+	}
+	return b.wheel.Rescue(end)
 }
 
 // laneSettings names the settings that bound a lane, those of Java's thread pool of the

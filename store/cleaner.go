@@ -160,6 +160,12 @@ func (c *cleaner) deleteLog(p retention.Policy, plan retention.Plan, manual bool
 		if i > 0 && !c.pause(p.LogPause) {
 			return
 		}
+		if s.o.BeforeDelete != nil {
+			if err := s.o.BeforeDelete(end); err != nil {
+				c.report("delete the oldest file of the commit log yet", err)
+				return
+			}
+		}
 		removed, err := s.commitLog.DeleteFirst(end)
 		if removed == nil {
 			c.report("delete the oldest file of the commit log", err)

@@ -48,6 +48,10 @@ type Options struct {
 	// not watched.
 	Retention func() retention.Policy
 
+	// BeforeDelete, if set, is called before the file of the commit log that ends at
+	// an offset is deleted. An error keeps it, until the next round. It may wait.
+	BeforeDelete func(end int64) error
+
 	// Memory is the memory of the machine in bytes; what the system says if 0.
 	// Messages count as in memory by their distance from the end of the log.
 	Memory int64

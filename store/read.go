@@ -22,16 +22,16 @@ const maxRecord = 32 << 20
 // ErrNoMessage. It may wait for the disk, whose errors say nothing about the
 // record.
 func (s *Store) Read(offset int64, dst []byte) ([]byte, error) {
-	var head [message.BlankLen]byte
-	if err := s.readLog(head[:], offset); err != nil {
-		return dst, err
-	}
-	size, err := message.Size(head[:])
-	if err != nil || size > maxRecord {
-		return dst, fmt.Errorf("%w begins at offset %d", ErrNoMessage, offset)
-	}
 	n := len(dst)
-	dst = append(dst, make([]byte, size)...)
+	dst = append(dst, make([]byte, message.BlankLen)...) // not on the heap each time
+	if err := s.readLog(dst[n:], offset); err != nil {
+		return dst[:n], err
+	}
+	size, err := message.Size(dst[n:])
+	if err != nil || size > maxRecord {
+		return dst[:n], fmt.Errorf("%w begins at offset %d", ErrNoMessage, offset)
+	}
+	dst = append(dst[:n], make([]byte, size)...)
 	if err := s.readLog(dst[n:], offset); err != nil {
 		return dst[:n], err
 	}

@@ -27,6 +27,7 @@ var storeFigures = map[string]string{
 	"remainHowManyDataToFlush": "0 B", "putMessageEntireTimeMax": "0", "putMessageTimesTotal": "1", "putMessageFailedTimes": "0",
 	"putMessageSizeTotal": "0", "putMessageAverageSize": "0.0", "putLatency99": "0.00", "putLatency999": "0.00",
 	"putMessageDistributeTime": "[<=0ms]:0 [0~10ms]:0 [10~50ms]:0 [50~100ms]:0 [100~200ms]:0 [200~500ms]:0 [500ms~1s]:0 [1~2s]:0 [2~3s]:0 [3~4s]:0 [4~5s]:0 [5~10s]:0 [10s~]:0 ",
+	"timerReadBehind":          "0", "timerOffsetBehind": "0", "timerCongestNum": "0", "timerEnqueueTps": "0.0", "timerDequeueTps": "0.0",
 }
 
 // Figures is the table of request 28.
@@ -55,10 +56,7 @@ func (h *Handlers) Figures() map[string]string {
 	t["getTransferredTps"] = st.Rates.Text(stats.TransferredRate)
 	t["getMessageEntireTimeMax"] = integer(st.Rates.LongestGet.Load())
 
-	// What Gantry does not have: no message waits in a timer, and no pool can run
-	// short.
-	t["timerReadBehind"], t["timerOffsetBehind"], t["timerCongestNum"] = "0", "0", "0"
-	t["timerEnqueueTps"], t["timerDequeueTps"] = "0.0", "0.0"
+	// What Gantry does not have: a pool that can run short.
 	t["remainTransientStoreBufferNumbs"] = integer(math.MaxInt32)
 
 	for _, l := range lanes {

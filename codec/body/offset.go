@@ -117,3 +117,16 @@ type ConsumeQueueData struct {
 	PhysicSize     int32  `json:"physicSize"`
 	TagsCode       int64  `json:"tagsCode"`
 }
+
+// TimerMetrics is config/timermetrics and the answer to GET_TIMER_METRICS: how many
+// timed messages wait for each topic.
+type TimerMetrics struct {
+	DataVersion *DataVersion           `json:"dataVersion"`
+	TimingCount map[string]TimerMetric `json:"timingCount"`
+}
+
+// TimerMetric is the count of one topic.
+type TimerMetric struct {
+	Count     int64 `json:"count"`
+	TimeStamp int64 `json:"timeStamp"` // ms of the last change
+}

@@ -41,6 +41,8 @@ type Files struct {
 	series    *segment.Series
 	end       atomic.Int64 // of the timer log
 	latest    atomic.Int64 // the latest time that has ever had a unit
+	nums      []atomic.Pointer[numbers]
+	lost      bool
 	buf       []byte
 	changed   map[int64]Slot // of Put
 
@@ -63,6 +65,36 @@ var ErrOccupied = errors.New("a slot of the timer wheel is in use")
 // for (see Put) when there are more.
 const mostDirty = 1024
 
+// numbers are messages in neighbouring slots, for those who must not wait for a disk.
+type numbers [1024]atomic.Int32
+
+// Num is how many messages wait in the slot of a time, less recalls. It reads memory
+// only.
+func (f *Files) Num(ms int64) int64 {
+	i := f.wheel.index(max(ms, 0))
+	if c := f.nums[i/int64(len(numbers{}))].Load(); c != nil {
+		return int64(c[i%int64(len(numbers{}))].Load())
+	}
+	return 0
+}
+
+func (f *Files) setNum(s Slot) {
+	i := f.wheel.index(s.Time)
+	p := &f.nums[i/int64(len(numbers{}))]
+	c := p.Load()
+	if c == nil {
+		if s.Num == 0 {
+			return
+		}
+		c = new(numbers)
+		p.Store(c)
+	}
+	c[i%int64(len(c))].Store(s.Num)
+}
+
+// Done says that nothing waits in a slot any more.
+func (f *Files) Done(ms int64) { f.setNum(Slot{Time: ms}) }
+
 // Open opens the files, which need not exist, and recovers them. Nothing is created
 // before the first Put.
 func Open(o Options) (*Files, error) {
@@ -80,6 +112,7 @@ func Open(o Options) (*Files, error) {
 	}
 	f := &Files{o: o, precision: o.Precision.Milliseconds(), log: o.Log, changed: map[int64]Slot{}}
 	f.wheel = wheel{fs: o.FS, name: path.Join(o.Root, "timerwheel"), precision: f.precision, slots: o.Slots, dirty: map[int32]*page{}}
+	f.nums = make([]atomic.Pointer[numbers], o.Slots/int64(len(numbers{}))+1)
 	if o.FileSize < leastFile {
 		return nil, fmt.Errorf("timer log files of %d bytes hold no unit", o.FileSize)
 	}
@@ -159,6 +192,9 @@ func (f *Files) Check() Check {
 	defer f.flushing.Unlock()
 	return f.check
 }
+
+// Lost says that Open found less in the timer log than what was known to be durable.
+func (f *Files) Lost() bool { return f.lost }
 
 // Precision is the width of a slot, ms.
 func (f *Files) Precision() int64 { return f.precision }
@@ -287,6 +323,7 @@ func (f *Files) Put(units []Unit, readTime int64) (full bool, err error) {
 	f.end.Store(at)
 	for _, s := range f.changed {
 		f.wheel.put(s)
+		f.setNum(s)
 		f.latest.Store(max(f.latest.Load(), s.Time))
 	}
 	return len(f.wheel.dirty) > mostDirty, nil

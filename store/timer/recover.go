@@ -23,7 +23,7 @@ func (f *Files) recover() error {
 	f.end.Store(end)
 	f.synced = min(begin, end)
 	why := ""
-	if end < f.check.LogPos {
+	if f.lost = end < f.check.LogPos; f.lost {
 		why = fmt.Sprintf("the timer log ends at %d, before %d, up to which it was on disk", end, f.check.LogPos)
 	}
 	ok, err := f.wheel.open()
@@ -152,6 +152,7 @@ func (f *Files) misfit() (why string, err error) {
 			return true
 		}
 		latest = max(latest, s.Time)
+		f.setNum(s)
 		if s.Last >= end {
 			why = fmt.Sprintf("slot %d points behind the end of the timer log", s.Time)
 			return false
@@ -230,6 +231,7 @@ func (f *Files) enter(pos int64, u *Unit) (int, error) {
 	s.Num += u.count()
 	f.latest.Store(max(f.latest.Load(), slot))
 	f.wheel.put(s)
+	f.setNum(s)
 	if len(f.wheel.dirty) <= mostDirty {
 		return 1, nil
 	}
@@ -258,6 +260,7 @@ func (f *Files) rebuild() error {
 		return err
 	}
 	f.latest.Store(0)
+	clear(f.nums)
 	var failed error
 	if err := f.Scan(f.series.Min(), func(pos int64, u *Unit) bool {
 		_, failed = f.enter(pos, u)

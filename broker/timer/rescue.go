@@ -1,0 +1,142 @@
+package timer
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gantrymq/gantry/broker/put"
+	"github.com/gantrymq/gantry/store/timer"
+)
+
+// rescue is what was stored again because its file of the commit log is deleted.
+type rescue struct {
+	mu sync.Mutex // with it slots are loaded and messages stored again, *over I/O*
+	// Units before to in the timer log, of records before physical in the commit log,
+	// are delivered, or stored again.
+	to, physical int64
+	loadedTo     int64 // slots before are in memory
+}
+
+func (r *rescue) has(pos, physical int64) bool { return pos < r.to && physical < r.physical }
+
+// errBusy has the cleaner come again.
+var errBusy = errors.New("timed messages of it are being delivered")
+
+// Rescue stores again what waits in the commit log before a physical offset, so that
+// it may be deleted. An error says that it may not.
+func (s *Service) Rescue(physical int64) error {
+	s.rescue.mu.Lock()
+	from := s.rescue.to
+	s.rescue.mu.Unlock()
+	from = max(from, s.files.Min())
+	if from == s.files.End() {
+		return nil
+	}
+	if s.writer == nil {
+		return errBusy
+	}
+	c := rescuer{s: s, physical: physical}
+	last := from
+	if err := s.files.Scan(from, func(pos int64, u *timer.Unit) bool {
+		if u.Physical >= physical {
+			return false
+		}
+		last = pos + timer.UnitSize
+		if u.Time() >= s.readTime.Load() {
+			c.units = append(c.units, *u)
+		}
+		if len(c.units) == batchMessages {
+			c.move(last)
+		}
+		return c.err == nil
+	}); err != nil {
+		return err
+	}
+	c.move(last)
+	if c.moved > 0 {
+		s.log.Info("timed messages are stored again, because their file of the commit log is deleted", zap.Int("messages", c.moved))
+	}
+	if c.err != nil {
+		return c.err
+	}
+	for range mostWaits {
+		if s.readTime.Load() >= c.soon {
+			return nil
+		}
+		time.Sleep(waitSoon)
+	}
+	return errBusy
+}
+
+// The cleaner waits for the slots that are in memory: that is a second or two.
+const (
+	waitSoon  = 20 * time.Millisecond
+	mostWaits = 200
+)
+
+// rescuer is one Rescue.
+type rescuer struct {
+	s        *Service
+	physical int64
+	units    []timer.Unit
+	buf      []byte
+	props    []byte
+	moved    int
+	soon     int64 // slots before have to be done
+	err      error
+}
+
+// move stores the units' messages again, and notes that this was done up to a
+// position of the timer log.
+func (c *rescuer) move(to int64) {
+	s := c.s
+	s.rescue.mu.Lock()
+	defer s.rescue.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.buf, c.props = c.buf[:0], c.props[:0]
+	var batch []*put.Message
+	now := s.o.Now().UnixMilli()
+	for i := range c.units {
+		u := &c.units[i]
+		if u.Time() < s.readTime.Load() {
+			continue // done meanwhile
+		}
+		if slot := s.files.Floor(u.Time()); slot < s.rescue.loadedTo {
+			c.soon = max(c.soon, slot+1) // it is delivered before long
+			continue
+		}
+		buf, t, why, err := s.read(c.buf, u.Physical, u.Size)
+		c.buf = buf
+		if err != nil {
+			c.err = fmt.Errorf("a timed message that has to be moved cannot be read: %w", err)
+			return
+		}
+		if why != "" {
+			s.pass(u.Physical, why)
+			continue
+		}
+		m := new(put.Message)
+		e := entry{magic: u.Magic | timer.Roll, writeTime: u.WriteTime}
+		before := len(c.props)
+		m.Record = t.Record
+		c.props = t.rolled(c.props, e.writeTime, now, s.files.Precision())
+		m.Record.Topic, m.Record.QueueID, m.Record.Properties = wheelTimer, 0, c.props[before:len(c.props):len(c.props)]
+		s.metrics.add(s.metrics.name(t.realTopic), -numberOf(u.Magic))
+		batch = append(batch, m)
+	}
+	c.units = c.units[:0]
+	if stored := s.writer.Store(batch); stored < len(batch) {
+		// What was stored will come twice: it is better than not at all.
+		c.err = fmt.Errorf("timed messages cannot be moved: %s: %w", batch[stored].Draft.Status, batch[stored].Draft.Err)
+		return
+	}
+	c.moved += len(batch)
+	s.counts.rolled.Add(int64(len(batch)))
+	s.rescue.to, s.rescue.physical = to, c.physical
+}
