@@ -252,6 +252,31 @@ func TestAllocHotPath(t *testing.T) {
 		r.timers.Pending = func(int64) int64 { return 0 }
 	}
 	check("timed send", under, little, func() error { return sends.turn(timed, under) })
+	halves := window(under, code.SendMessageV2, sendHeader("Bench", 3, benchProps+"TRAN_MSG\x01true\x02PGROUP\x01PG\x02"), bytes.Repeat([]byte("b"), benchBody))
+	var ends []byte
+	next, h37 := r.halves.Queue().Max(), half{}.end(commit, false)
+	check("transaction", under, little, func() error {
+		if err := sends.turn(halves, under); err != nil {
+			return err
+		}
+		ends = ends[:0]
+		for n := range int32(under) {
+			for r.halves.Queue().Max() <= next {
+				runtime.Gosched()
+			}
+			u, _, err := r.halves.Queue().Unit(next)
+			if err != nil {
+				return err
+			}
+			h37.TranStateTableOffset, h37.CommitLogOffset = next, u.PhysicalOffset
+			ends = command.AppendRequest(ends, code.EndTransaction, n+1, 0, h37, 0)
+			next++
+		}
+		return sends.turn(ends, under)
+	})
+	if st := r.halves.Stats(); st.Committed != next || st.Refused > 0 || st.Again > 0 {
+		t.Errorf("transactions: %+v", st)
+	}
 	check("batch", 8, little, func() error { return sends.turn(batch, 8) })
 
 	r.awaitMax("Bench", 0, 2*under*turns)
@@ -273,8 +298,8 @@ func TestAllocHotPath(t *testing.T) {
 	end := r.queue("Bench", 0).Max()
 	none := window(under, code.PullMessage, pullHeader("Bench", 0, end), nil)
 	check("pull that finds nothing", under, little, func() error { return pulls.turn(none, under) })
-	commit := window(under, code.UpdateConsumerOffset, &header.UpdateConsumerOffsetRequest{ConsumerGroup: []byte("CG"), Topic: []byte("Bench"), CommitOffset: 5}, nil)
-	check("commit", under, little, func() error { return pulls.turn(commit, under) })
+	committed := window(under, code.UpdateConsumerOffset, &header.UpdateConsumerOffsetRequest{ConsumerGroup: []byte("CG"), Topic: []byte("Bench"), CommitOffset: 5}, nil)
+	check("commit", under, little, func() error { return pulls.turn(committed, under) })
 
 	// A pull that is held and woken by a message: the common case of a consumer that
 	// keeps up.

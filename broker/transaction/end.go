@@ -195,7 +195,10 @@ func destination(r *message.Record) (name []byte, queue int32, ok bool) {
 
 // level is the delay level of a message, 0 for none.
 func level(props []byte) int32 {
-	text, _ := message.Get(props, message.PropertyDelay)
+	text, ok := message.Get(props, message.PropertyDelay)
+	if !ok {
+		return 0
+	}
 	n, err := strconv.ParseInt(string(text), 10, 32)
 	if err != nil {
 		return 0

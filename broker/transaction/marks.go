@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -79,34 +80,49 @@ func (s *Service) signal() {
 	}
 }
 
+// marker writes op messages, and keeps what it needs for that.
+type marker struct {
+	mu    sync.Mutex // one at a time, over the write
+	taken []int64
+	body  []byte
+	m     put.Message
+	list  [1]*put.Message
+}
+
+var opProperties = []byte("WAIT\x01true\x02TAGS\x01d\x02")
+
 // writeMarks stores op messages for all marks there are.
 func (s *Service) writeMarks() error {
+	k := &s.marker
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	most := int(max(s.o.Settings.Int64("transactionOpMsgMaxSize"), 1))
 	s.mu.Lock()
 	marks := s.marks
-	s.marks = nil
+	s.marks = k.taken[:0]
 	s.mu.Unlock()
+	k.taken = marks
 	for len(marks) > 0 {
-		var body []byte
-		last := int64(0)
-		n := 0
-		for ; n < len(marks) && len(body) < most; n++ {
-			body = append(strconv.AppendInt(body, marks[n], 10), ',')
+		last, n := int64(0), 0
+		k.body = k.body[:0]
+		for ; n < len(marks) && len(k.body) < most; n++ {
+			k.body = append(strconv.AppendInt(k.body, marks[n], 10), ',')
 			last = max(last, marks[n])
 		}
-		m := &put.Message{Topic: s.op, Record: message.Record{
-			Topic: opTopic, Body: body, BornTimestamp: s.o.Now().UnixMilli(), BornHost: s.writer.StoreHost(),
-			Properties: []byte("WAIT\x01true\x02TAGS\x01d\x02"),
-		}}
-		if s.writer.Store([]*put.Message{m}) == 0 {
+		k.m.Clear(keepBuffer)
+		k.m.Topic = s.op
+		k.m.Record = message.Record{Topic: opTopic, Body: k.body, BornTimestamp: s.o.Now().UnixMilli(), BornHost: s.writer.StoreHost(), Properties: opProperties}
+		k.list[0] = &k.m
+		d := &k.m.Draft
+		if s.writer.Store(k.list[:]) == 0 {
 			s.mu.Lock()
-			s.marks = append(marks, s.marks...)
+			s.marks = append(s.marks, marks...)
 			s.mu.Unlock()
-			return fmt.Errorf("%v: %w", m.Draft.Status, m.Draft.Err)
+			return fmt.Errorf("%v: %w", d.Status, d.Err)
 		}
-		put.Count(s.o.Stats, s.op.Stats, true, 0, &m.Draft)
+		put.Count(s.o.Stats, s.op.Stats, true, 0, d)
 		s.mu.Lock()
-		s.records = append(s.records, record{m.Draft.QueueOffset, last})
+		s.records = append(s.records, record{d.QueueOffset, last})
 		s.mu.Unlock()
 		marks = marks[n:]
 	}

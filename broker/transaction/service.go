@@ -57,6 +57,7 @@ type Service struct {
 	run    sync.WaitGroup
 
 	counters counters
+	marker   marker
 	checker  checker // belongs to the goroutine that checks
 }
 

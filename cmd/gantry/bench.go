@@ -19,7 +19,7 @@ func newBench() *cobra.Command {
 time for each message. It works with RocketMQ's broker as with Gantry's.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // so that a misspelt sub-command is an error
 	}
-	cmd.AddCommand(newProduce(), newConsume(), newDelay(), newCompare())
+	cmd.AddCommand(newProduce(), newConsume(), newTransaction(), newDelay(), newCompare())
 	return cmd
 }
 
@@ -64,6 +64,23 @@ func newProduce() *cobra.Command {
 	fl.IntVar(&batch, "batch", 0, "messages in a batch, 0 for single messages")
 	fl.IntVar(&f.o.Rate, "rate", 0, "requests a second in all; latency counts from when a request was due (0: as fast as --inflight allows)")
 	fl.BoolVar(&verify, "verify", true, "afterwards compare what was acknowledged with what is stored")
+	return cmd
+}
+
+func newTransaction() *cobra.Command {
+	f := benchFlags{o: load.Options{Mode: load.Transaction, Batch: 1, Max: 1, Group: "bench_c"}}
+	verify := true
+	cmd := &cobra.Command{
+		Use: "transaction", Short: "Send half messages and commit them, as fast as the broker takes them", Args: cobra.NoArgs,
+		Long: `Sends half messages and, as soon as each is answered, its commit. A message counts, and its latency ends, when its commit
+is answered.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, verify) },
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.IntVar(&f.o.Inflight, "inflight", 64, "transactions on the way on each connection")
+	fl.IntVar(&f.o.Size, "size", 128, "bytes of a body")
+	fl.BoolVar(&verify, "verify", true, "afterwards compare what was committed with what is stored")
 	return cmd
 }
 

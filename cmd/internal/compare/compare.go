@@ -64,6 +64,7 @@ var loads = []struct {
 	{"send 1 KiB", load.Options{Mode: load.Send, Conns: 4, Inflight: 64, Size: 1024, Topic: "bench-1k"}},
 	{"send 128 B, one at a time", load.Options{Mode: load.Send, Conns: 16, Inflight: 1, Size: 128, Topic: "bench-128"}},
 	{"batch 32 x 128 B", load.Options{Mode: load.Batch, Conns: 2, Inflight: 8, Size: 128, Batch: 32, Topic: "bench-batch"}},
+	{"transaction 128 B", load.Options{Mode: load.Transaction, Conns: 4, Inflight: 64, Size: 128, Topic: "bench-transaction"}},
 	{"pull", load.Options{Mode: load.Pull, Conns: 4, Inflight: 1, Max: 32, Topic: "bench-128"}},
 }
 

@@ -75,6 +75,9 @@ func (r *requests) add(o Options, rq code.Request, worker, queue int, body []byt
 	if o.Level > 0 {
 		more = fmt.Sprintf(`DELAY\u0001%d\u0002`, o.Level)
 	}
+	if o.Mode == Transaction {
+		more += `TRAN_MSG\u0001true\u0002PGROUP\u0001bench_p\u0002`
+	}
 	text := fmt.Sprintf(`{"code":%d,"extFields":{"a":"bench_p","b":%q,"c":"TBW102","d":"%d","e":"%d","f":"0","g":"`+born+
 		`","h":"0","i":"KEYS\u0001k`+key+`\u0002UNIQ_KEY\u00017F0000010001%010d`+unique+`\u0002WAIT\u0001true\u0002%sTAGS\u0001t","j":"0","k":"false","m":"%t"},`+
 		`"flag":0,"language":"JAVA","opaque":`+opaque+`,"serializeTypeCurrentRPC":"JSON","version":%d}`,

@@ -22,6 +22,8 @@ const (
 	Send  Mode = "send"  // SEND_MESSAGE_V2, one message a request
 	Batch Mode = "batch" // SEND_BATCH_MESSAGE
 	Pull  Mode = "pull"  // PULL_MESSAGE
+	// Transaction is a half message by SEND_MESSAGE_V2 and its commit by END_TRANSACTION.
+	Transaction Mode = "transaction"
 )
 
 // Options describe a load. All fields but Rate, PID, Level and Delay must be set.
@@ -57,8 +59,8 @@ func (o *Options) check() error {
 			errs = append(errs, fmt.Errorf("the number of %s is out of range: %d, where %d to %d is possible", f.name, f.value, f.least, f.most))
 		}
 	}
-	if o.Mode != Send && o.Mode != Batch && o.Mode != Pull {
-		errs = append(errs, fmt.Errorf("mode %q is none of send, batch, pull", o.Mode))
+	if o.Mode != Send && o.Mode != Batch && o.Mode != Pull && o.Mode != Transaction {
+		errs = append(errs, fmt.Errorf("mode %q is none of send, batch, pull, transaction", o.Mode))
 	}
 	return errors.Join(errs...)
 }

@@ -76,6 +76,8 @@ func (w *worker) run() {
 	switch {
 	case w.consumer != nil:
 		err = w.pull()
+	case w.l.o.Mode == Transaction:
+		err = w.transact()
 	case w.l.o.Rate > 0:
 		err = w.open()
 	default:
