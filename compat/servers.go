@@ -112,7 +112,8 @@ func (r *Running) namesrv(ctx context.Context, m Maker, dir string) (string, err
 }
 
 func (r *Running) broker(ctx context.Context, m Maker, namesrv, dir string) (string, error) {
-	config := map[string]string{"namesrvAddr": namesrv, "messageDelayLevel": scenario.DelayLevels, "traceTopicEnable": "true"}
+	config := map[string]string{"namesrvAddr": namesrv, "messageDelayLevel": scenario.DelayLevels, "traceTopicEnable": "true",
+		"recallMessageEnable": "true"}
 	if m == Gantry {
 		s, err := gantryserver.StartBroker(ctx, dir, config)
 		if err != nil {

@@ -14,14 +14,16 @@ func newDelay() *cobra.Command {
 	f := benchFlags{o: load.Options{Mode: load.Send, Batch: 1, Max: 32, Group: "bench_c"}}
 	cmd := &cobra.Command{
 		Use: "delay", Short: "Send delayed messages and measure how late they come", Args: cobra.NoArgs,
-		Long: `Sends messages with a delay level for a while, and takes them as they come. Lateness counts from when a message was sent, and
-the level's time more, to when it is here.`,
+		Long: `Sends messages with a delay level, or with a time of their own (--after), for a while, and takes them as they come. Lateness
+counts from when a message was sent, and the delay more, to when it is here.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.delay(cmd) },
 	}
 	f.add(cmd)
 	fl := cmd.Flags()
 	_ = fl.MarkHidden("warm") // what is sent first waits as long as all else
 	fl.IntVar(&f.o.Level, "level", 1, "delay `LEVEL`, a number from 1")
+	fl.DurationVar(&f.o.Delay, "after", 0, "send timed messages that are to come after so long, instead of a level")
+	cmd.MarkFlagsMutuallyExclusive("level", "after")
 	fl.IntVar(&f.o.Inflight, "inflight", 64, "requests on the way on each connection")
 	fl.IntVar(&f.o.Size, "size", 128, "bytes of a body")
 	fl.IntVar(&f.o.Rate, "rate", 10_000, "messages a second in all (0: as fast as --inflight allows)")
@@ -30,7 +32,7 @@ the level's time more, to when it is here.`,
 
 // delayResult is what --json prints.
 type delayResult struct {
-	Level    int          `json:"level"`
+	Level    int          `json:"level,omitempty"` // 0: timed messages
 	Delay    string       `json:"delay"`
 	Seconds  float64      `json:"seconds"` // of sending
 	Messages int64        `json:"messages"`
@@ -43,8 +45,15 @@ type delayResult struct {
 func (f *benchFlags) delay(cmd *cobra.Command) (err error) {
 	ctx, done := untilSignal(cmd)
 	defer done()
-	if f.o.Delay, err = load.LevelDelay(ctx, f.o.Addr, f.o.Level); err != nil {
-		return err
+	switch d := f.o.Delay; {
+	case d == 0 && !cmd.Flags().Changed("after"):
+		if f.o.Delay, err = load.LevelDelay(ctx, f.o.Addr, f.o.Level); err != nil {
+			return err
+		}
+	case d < time.Millisecond || d%time.Millisecond != 0:
+		return fmt.Errorf("--after %v: whole milliseconds are possible, from 1 on", d)
+	default:
+		f.o.Timed, f.o.Level = true, 0
 	}
 	watch, err := load.StartWatch(ctx, f.o)
 	if err != nil {

@@ -7,9 +7,10 @@
 //
 //	producer  name group ns timeout(ms) compressOver(bytes) compress(ZLIB|LZ4|ZSTD) trace
 //	send      producer topic mode(sync|oneway|batch|async) count first size body(random|text) seed tags(a,b,..) key props
-//	          shards delay(level)
+//	          shards delay(level) times(sec:N|ms:N|at:N,..: the i-th in turn; from now, in milliseconds but for sec)
 //	          message i of first..first+count-1 has key KEY-i, the i-th tag in turn, the body of seed+i, and with shards
 //	          queue i mod shards. One event "sent" a message (one for a whole batch).
+//	recall    producer topic handle: takes a timed message back (Java 5 only); member msgId of the answer
 //	query     producer what(id|key|queue) topic msgId key broker queue time(ms): what the client's administrator calls find,
 //	          as members of the answer (Java only)
 //	consumer  name group ns topic sub from(first|last) orderly model(broadcast) work(ms for each message) heartbeat(short) trace
@@ -85,6 +86,7 @@ type Sent struct {
 	Offset      int64
 	MsgID       string
 	OffsetMsgID string
+	Handle      string // with which a timed message can be taken back
 }
 
 // Start runs an agent whose clients use the name server at ns. Its log and the client's files lie under dir.
@@ -173,7 +175,7 @@ func (a *Agent) line(line string) {
 		close(a.ready)
 	case "sent":
 		a.sent[v.Get("id")] = append(a.sent[v.Get("id")], Sent{Key: v.Get("key"), Status: v.Get("status"),
-			Queue: int(number(v, "queue")), Offset: number(v, "offset"), MsgID: v.Get("msgId"), OffsetMsgID: v.Get("offsetMsgId")})
+			Queue: int(number(v, "queue")), Offset: number(v, "offset"), MsgID: v.Get("msgId"), OffsetMsgID: v.Get("offsetMsgId"), Handle: v.Get("handle")})
 	case "message":
 		if c := a.consumers[v.Get("consumer")]; c != nil {
 			c.add(message(v))

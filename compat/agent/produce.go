@@ -60,8 +60,9 @@ type Messages struct {
 	Seed   int
 	Tags   []string
 	Props  map[string]string
-	Shards int // > 0: message i goes to queue i mod Shards (sync only)
-	Delay  int // level
+	Shards int      // > 0: message i goes to queue i mod Shards (sync only)
+	Delay  int      // level
+	Times  []string // when message i is to come: the i-th in turn of sec:N, ms:N or at:N, all from now, in milliseconds but for sec
 }
 
 func (m Messages) size() int {
@@ -128,7 +129,13 @@ func (p *Producer) Send(ctx context.Context, m Messages) ([]Sent, error) {
 	return p.agent.do(ctx, form("op", "send", "producer", p.name, "topic", m.Topic, "mode", m.Mode, "key", m.Key,
 		"first", strconv.Itoa(m.First), "count", strconv.Itoa(m.Count), "size", strconv.Itoa(m.size()), "body", body,
 		"seed", strconv.Itoa(m.Seed), "tags", strings.Join(m.Tags, ","), "props", props.Encode(), "shards", strconv.Itoa(m.Shards),
-		"delay", strconv.Itoa(m.Delay)))
+		"delay", strconv.Itoa(m.Delay), "times", strings.Join(m.Times, ",")))
+}
+
+// Recall takes a timed message back. It gives the id that the broker took it for.
+func (p *Producer) Recall(ctx context.Context, topic, handle string) (msgID string, err error) {
+	v, _, err := p.agent.ask(ctx, form("op", "recall", "producer", p.name, "topic", topic, "handle", handle))
+	return v.Get("msgId"), err
 }
 
 // Found is what a client's administrator call says of a message.

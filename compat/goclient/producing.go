@@ -142,6 +142,20 @@ func message(o url.Values, i int) (*primitive.Message, error) {
 	if level := number(o, "delay", 0); level > 0 {
 		m.WithDelayTimeLevel(level)
 	}
+	if times := strings.Split(o.Get("times"), ","); times[0] != "" {
+		kind, value, _ := strings.Cut(times[i%len(times)], ":")
+		n, err := strconv.Atoi(value)
+		switch {
+		case err != nil:
+			return nil, err
+		case kind == "at":
+			m.WithDelayTimestamp(time.Now().Add(time.Duration(n) * time.Millisecond))
+		case kind == "sec": // the client has no call for the others
+			m.WithProperty("TIMER_DELAY_SEC", value)
+		default:
+			m.WithProperty("TIMER_DELAY_MS", value)
+		}
+	}
 	props, err := url.ParseQuery(o.Get("props"))
 	for k := range props {
 		m.WithProperty(k, props.Get(k))

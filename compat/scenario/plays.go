@@ -12,7 +12,8 @@ func Plays() []Play {
 	plays = append(plays,
 		orderly(agent.Java5, agent.Go), clustering(agent.Java5, agent.Go),
 		orderly(agent.Java4, agent.Java5), clustering(agent.Java4, agent.Java5),
-		shortHeartbeats(agent.Java5), globalOrder(agent.Java5))
+		shortHeartbeats(agent.Java5), globalOrder(agent.Java5),
+		timed(agent.Go), timed(agent.Java4), timed(agent.Java5), recalled(agent.Java5))
 	for _, k := range agent.Kinds {
 		plays = append(plays, resume(k), broadcast(k, k), delayed(k), asked(k))
 		if k != agent.Java43 { // it asks for a template topic of a name that no server has had for long

@@ -30,7 +30,8 @@
 // its physical and its queue offset. "push" waits for a frame that the server sends by itself, "reply A
 // CODE {...}" answers the last one as a client does, "quiet" checks that none is there, "put TOPIC QUEUE COUNT" asks the caller to store
 // messages, "max TOPIC QUEUE N" waits until a queue shows N of them, "sleep" lets
-// the server's clock run. A mask replaces what no two servers share (times,
+// the server's clock run. "unordered"
+// says that the messages of an answer may come in any order. A mask replaces what no two servers share (times,
 // counters) on both sides before they are compared. JSON bodies are compared by
 // value and without regard to order, since the original writes its maps in hash
 // order; the same goes for the properties of a message in a field of that name.

@@ -49,6 +49,8 @@ type player struct {
 	began time.Time
 	kept  map[string]string // by what stands for it in requests
 	last  Frame             // the last answer, or frame that was pushed
+
+	unordered bool // the records of an answer
 }
 
 // Record plays the script against p and returns it with p's answers in it.
@@ -169,6 +171,9 @@ func (s *player) step(line string) (got Frame, answered bool, err error) {
 		f, err := s.request(rest)
 		s.bases[f.Code] = f
 		return got, false, err
+	case "unordered":
+		s.unordered = true
+		return
 	case "open":
 		for _, name := range args {
 			c, err := s.Dial()
@@ -400,7 +405,17 @@ func (s *player) same(want string, got Frame) bool {
 }
 
 func (s *player) sameRecords(a, b []string) bool {
-	return slices.EqualFunc(a, b, func(x, y string) bool { return s.mask(x) == s.mask(y) })
+	masked := func(list []string) []string {
+		list = slices.Clone(list)
+		for i := range list {
+			list[i] = s.mask(list[i])
+		}
+		if s.unordered {
+			slices.Sort(list)
+		}
+		return list
+	}
+	return slices.Equal(masked(a), masked(b))
 }
 
 // trace begins remarks of the original that are the text of an exception nobody

@@ -72,7 +72,10 @@ func sampleBody(n int) []byte {
 func (r *requests) add(o Options, rq code.Request, worker, queue int, body []byte) {
 	const born, key, unique, opaque = "<born>", "<key>", "<unique>", "<opaque>"
 	more := ""
-	if o.Level > 0 {
+	switch {
+	case o.Timed:
+		more = fmt.Sprintf(`TIMER_DELAY_MS\u0001%d\u0002`, o.Delay.Milliseconds())
+	case o.Level > 0:
 		more = fmt.Sprintf(`DELAY\u0001%d\u0002`, o.Level)
 	}
 	if o.Mode == Transaction {

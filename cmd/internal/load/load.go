@@ -26,7 +26,7 @@ const (
 	Transaction Mode = "transaction"
 )
 
-// Options describe a load. All fields but Rate, PID, Level and Delay must be set.
+// Options describe a load. All fields but Rate, PID, Level, Delay and Timed must be set.
 type Options struct {
 	Addr     string // of the broker
 	Mode     Mode
@@ -42,7 +42,8 @@ type Options struct {
 	PID      int    // the server's process, whose CPU time and memory are reported; 0: unknown
 
 	Level int           // of delay, of what is sent; 0: none
-	Delay time.Duration // of that level
+	Delay time.Duration // of that level, or of timed messages
+	Timed bool          // what is sent is to come after Delay, with a property of whole milliseconds
 }
 
 func (o *Options) check() error {

@@ -76,6 +76,14 @@ public final class Agent {
                 p.send(o);
                 return;
             }
+            case "recall": {
+                Producer p;
+                synchronized (producers) {
+                    p = producers.get(o.get("producer"));
+                }
+                reply.put("msgId", p.recall(o));
+                return;
+            }
             case "query": {
                 Producer p;
                 synchronized (producers) {

@@ -129,7 +129,46 @@ final class Producer {
         if (o.number("delay", 0) > 0) {
             m.setDelayTimeLevel(o.number("delay", 0));
         }
+        if (!o.get("times").isEmpty()) {
+            String[] times = o.get("times").split(",");
+            String[] time = times[i % times.length].split(":");
+            long n = Long.parseLong(time[1]);
+            switch (time[0]) {
+                case "sec":
+                    timed(m, "setDelayTimeSec", "TIMER_DELAY_SEC", n);
+                    break;
+                case "ms":
+                    timed(m, "setDelayTimeMs", "TIMER_DELAY_MS", n);
+                    break;
+                default:
+                    timed(m, "setDeliverTimeMs", "TIMER_DELIVER_MS", System.currentTimeMillis() + n);
+            }
+        }
         return m;
+    }
+
+    /** Only client 5.x has calls for it; with others a program sets the property. */
+    private static void timed(Message m, String call, String property, long value) throws Exception {
+        try {
+            Message.class.getMethod(call, long.class).invoke(m, value);
+        } catch (NoSuchMethodException e) {
+            m.putUserProperty(property, String.valueOf(value));
+        }
+    }
+
+    /** Takes a timed message back; only client 5.x can. */
+    String recall(Form o) throws Exception {
+        return (String) DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class).invoke(client, o.get("topic"), o.get("handle"));
+    }
+
+    /** With which a message can be taken back: only client 5.x tells. */
+    private static String handle(SendResult r) {
+        try {
+            Object handle = SendResult.class.getMethod("getRecallHandle").invoke(r);
+            return handle == null ? "" : handle.toString();
+        } catch (ReflectiveOperationException e) {
+            return "";
+        }
     }
 
     private static void sent(Form o, String key, SendResult r) {
@@ -137,7 +176,7 @@ final class Producer {
         if (r != null) {
             f.put("status", r.getSendStatus()).put("queue", r.getMessageQueue().getQueueId())
                 .put("broker", r.getMessageQueue().getBrokerName()).put("offset", r.getQueueOffset())
-                .put("msgId", r.getMsgId()).put("offsetMsgId", offsetMsgId(r));
+                .put("msgId", r.getMsgId()).put("offsetMsgId", offsetMsgId(r)).put("handle", handle(r));
         }
         Agent.emit(f);
     }
