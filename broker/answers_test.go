@@ -26,6 +26,7 @@ var with = map[string]map[string]string{
 	"sql.txt":              {"enablePropertyFilter": "true"},
 	"lockstrict.txt":       {"lockInStrictMode": "true", "totalReplicas": "3"},
 	"transactioncheck.txt": {"transactionTimeOut": "1000", "transactionCheckInterval": "1000", "transactionCheckMax": "2"},
+	"timeroff.txt":         {"timerWheelEnable": "false"},
 }
 
 // TestJavaAnswers plays the scripts of raw requests that were recorded against

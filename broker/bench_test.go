@@ -248,9 +248,6 @@ func TestAllocHotPath(t *testing.T) {
 	delayed := window(under, code.SendMessageV2, sendHeader("Bench", 3, benchProps+"DELAY\x0118\x02"), bytes.Repeat([]byte("b"), benchBody))
 	check("delayed send", under, little, func() error { return sends.turn(delayed, under) })
 	timed := window(under, code.SendMessageV2, sendHeader("Bench", 3, benchProps+"TIMER_DELAY_SEC\x013600\x02"), bytes.Repeat([]byte("b"), benchBody))
-	if r.timers.Pending == nil {
-		r.timers.Pending = func(int64) int64 { return 0 }
-	}
 	check("timed send", under, little, func() error { return sends.turn(timed, under) })
 	halves := window(under, code.SendMessageV2, sendHeader("Bench", 3, benchProps+"TRAN_MSG\x01true\x02PGROUP\x01PG\x02"), bytes.Repeat([]byte("b"), benchBody))
 	var ends []byte

@@ -64,6 +64,8 @@ func (b *Broker) Routes() []remoting.Route {
 		{Code: code.ViewMessageByID, Lane: remoting.Query, Fast: fast, Handle: b.queries.View},
 
 		// Administration.
+		{Code: code.GetTimerCheckPoint, Lane: remoting.Admin, Fast: fast, Handle: b.wheel.AnswerCheckpoint},
+		{Code: code.GetTimerMetrics, Lane: remoting.Admin, Fast: fast, Handle: b.wheel.AnswerMetrics},
 		{Code: code.GetAllDelayOffset, Lane: remoting.Admin, Fast: fast, Handle: b.delays.Offsets},
 		{Code: code.UpdateAndCreateTopic, Lane: remoting.Admin, Fast: fast, Handle: b.admins.CreateTopic},
 		{Code: code.UpdateAndCreateTopicList, Lane: remoting.Admin, Fast: fast, Handle: b.admins.CreateTopics},

@@ -43,17 +43,18 @@ type Handler struct {
 type refusal struct {
 	code   code.Response
 	remark string
+	bare   bool // an answer without ext fields, as to what Java trips over
 }
 
 var (
-	forbidden    = &refusal{code.NoPermission, "recall failed, operation is forbidden"}
-	unavailable  = &refusal{code.ServiceNotAvailable, "recall failed, broker service not available"}
-	invalid      = &refusal{code.IllegalOperation, "recall handle is invalid"}
-	otherTopic   = &refusal{code.IllegalOperation, "recall failed, topic not match"}
-	otherBroker  = &refusal{code.IllegalOperation, "recall failed, broker service not available"}
-	invalidGroup = &refusal{code.SystemError, "RecallMessageRequest: field producerGroup holds characters that separate properties"}
-	invalidTime  = &refusal{code.IllegalOperation, "recall failed, timestamp invalid"}
-	missingTopic = &refusal{code.SystemError, "RecallMessageRequest: field topic is missing"}
+	forbidden    = &refusal{code: code.NoPermission, remark: "recall failed, operation is forbidden"}
+	unavailable  = &refusal{code: code.ServiceNotAvailable, remark: "recall failed, broker service not available"}
+	invalid      = &refusal{code: code.IllegalOperation, remark: "recall handle is invalid"}
+	otherTopic   = &refusal{code: code.IllegalOperation, remark: "recall failed, topic not match"}
+	otherBroker  = &refusal{code: code.IllegalOperation, remark: "recall failed, broker service not available"}
+	invalidGroup = &refusal{code: code.SystemError, remark: "RecallMessageRequest: field producerGroup holds characters that separate properties"}
+	missingTopic = &refusal{code: code.SystemError, remark: "RecallMessageRequest: field topic is missing", bare: true}
+	invalidTime  = &refusal{code: code.IllegalOperation, remark: "recall failed, timestamp invalid"}
 )
 
 // marker is a marker on its way into the log.
@@ -76,7 +77,11 @@ func (h *Handler) Handle(r *remoting.Request) {
 	_, named := r.Cmd.Get("topic")
 	now := h.Now().UnixMilli()
 	found, bad := h.check(&q, named, now)
-	if bad != nil {
+	switch {
+	case bad != nil && bad.bare:
+		r.Fail(bad.code, bad.remark)
+		return
+	case bad != nil:
 		r.Respond(bad.code, bad.remark, &header.RecallMessageResponse{MsgRegion: h.Settings.String("regionId")}, nil)
 		return
 	}
@@ -107,9 +112,9 @@ func (h *Handler) check(q *header.RecallMessageRequest, named bool, now int64) (
 	t := h.Topics.FindString(q.Topic)
 	switch {
 	case t == nil:
-		return found, &refusal{code.TopicNotExist, "recall failed, the topic[" + q.Topic + "] not exist"}
+		return found, &refusal{code: code.TopicNotExist, remark: "recall failed, the topic[" + q.Topic + "] not exist"}
 	case t.Closed(): // Java's timer would not survive a marker in its own topic
-		return found, &refusal{code.NoPermission, "Sending message to topic[" + q.Topic + "] is forbidden."}
+		return found, &refusal{code: code.NoPermission, remark: "Sending message to topic[" + q.Topic + "] is forbidden."}
 	}
 	found, ok := parseHandle(q.RecallHandle)
 	switch {
