@@ -156,10 +156,24 @@ func New(o Options) (*Broker, error) {
 	return b, nil
 }
 
-// load makes the state and reads its files. Nothing is saved before all of it
-// was read (apache/rocketmq#6881).
-func (b *Broker) load() error {
+// loadTopics reads which topics there are, and so which kind of queues they have: the
+// store cannot be opened before. It is called when the store is locked.
+func (b *Broker) loadTopics() error {
 	b.stats = stats.New(b.set.String("brokerClusterName"), b.now())
+	b.topics = topic.New(topic.Options{
+		File: b.configFile("topics.json"), Settings: b.set, Stats: b.stats,
+		Queue:    func(topic string, id int32) *consumequeue.Queue { return b.store.Queue(topic, id) },
+		Claim:    func(name string, batches bool) error { return b.store.Claim(name, batches) },
+		OnChange: func(ts []*topic.Topic) { b.registrar.Changed(ts) },
+		OnDelete: b.dropTopic,
+		Now:      b.now, Log: b.log,
+	})
+	return b.topics.Load()
+}
+
+// load makes the rest of the state and reads its files. Nothing is saved before all of
+// it was read (apache/rocketmq#6881).
+func (b *Broker) load() error {
 	b.groups = group.New(group.Options{File: b.configFile("subscriptionGroup.json"), Settings: b.set, Now: b.now, Log: b.log})
 	b.offsets = offset.New(offset.Options{File: b.configFile("consumerOffset.json"), Settings: b.set, Now: b.now, Log: b.log})
 	b.sessions = session.New(session.Options{Settings: b.set, Stats: b.stats, Now: b.now, Log: b.log,
@@ -168,12 +182,6 @@ func (b *Broker) load() error {
 	b.broadcasts = offset.NewBroadcasts(b.offsets, b.sessions.ClientIDs, b.broadcastStart)
 	b.locks = order.New(order.Options{Settings: b.set, Now: b.now, Log: b.log})
 	b.holds = hold.New(b.now)
-	b.topics = topic.New(topic.Options{
-		File: b.configFile("topics.json"), Settings: b.set, Stats: b.stats, Queue: b.store.Queue,
-		OnChange: func(ts []*topic.Topic) { b.registrar.Changed(ts) },
-		OnDelete: b.dropTopic,
-		Now:      b.now, Log: b.log,
-	})
 	b.levels = put.NewLevels(b.topics, b.store)
 	b.timers = put.NewTimers(b.set, b.topics, b.store)
 	b.delays = delay.New(delay.Options{File: b.configFile("delayOffset.json"), Settings: b.set, Levels: b.levels, Store: b.store,
@@ -182,7 +190,7 @@ func (b *Broker) load() error {
 		Stats: b.stats, Now: b.now, Log: b.log})
 	b.relays = relay.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Read: b.store.Read,
 		BrokerName: func() string { return b.set.String("brokerName") }}
-	err := errors.Join(b.topics.Load(), b.groups.Load(), b.offsets.Load(), b.delays.Load(), b.loadTimers())
+	err := errors.Join(b.groups.Load(), b.offsets.Load(), b.delays.Load(), b.loadTimers())
 	if err == nil {
 		err = b.halves.Load()
 	}

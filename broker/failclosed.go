@@ -159,7 +159,6 @@ var foreignData = []storeData{
 	{"config/topicQueueMapping.json.bak", mappedTopics, "static topics are not built yet; their offsets would be wrong"},
 	{"compaction/compactionLog", filled, "compacted topics are not built yet; their messages would be missing"},
 	{"compaction/compactionCq", filled, "compacted topics are not built yet; their messages would be missing"},
-	{"batchconsumequeue", filled, "batch queues (queue.type=BatchCQ) are not built yet"},
 	{"consumequeue_ext", filled, "consume queue extensions are not built yet; the queues refer to them and tag filters would be wrong"},
 	{"consumequeue_rocksdb", rocksDB, noRocksDB + "; the store was written with storeType=defaultRocksDB or with double writing"},
 	{"config/topics", rocksDB, noRocksDB + "; topics would be missing"},
@@ -239,7 +238,7 @@ func mappedTopics(files vfs.FS, name string) (string, error) {
 	return "", nil
 }
 
-// specialTopics finds topics whose attributes name another kind of queue.
+// specialTopics finds topics whose attributes name a kind that is not built.
 func specialTopics(files vfs.FS, name string) (string, error) {
 	text, err := readFile(files, name)
 	if err != nil || len(text) == 0 {

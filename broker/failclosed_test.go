@@ -151,7 +151,7 @@ func TestUnsupportedStore(t *testing.T) {
 		{"config/topicQueueMapping.json", `nonsense`, true},
 		{"config/topicQueueMapping.json", ``, false},
 		{"config/topicQueueMapping.json.bak", `{"topicQueueMappingInfoMap":{"S":{}}}`, true},
-		{"config/topics.json", attr("queue.type", "BatchCQ"), true},
+		{"config/topics.json", attr("queue.type", "BatchCQ"), false},
 		{"config/topics.json", attr("queue.type", "SimpleCQ"), false},
 		{"config/topics.json", attr("cleanup.policy", "COMPACTION"), true},
 		{"config/topics.json", attr("message.type", "LITE"), true},
@@ -159,7 +159,7 @@ func TestUnsupportedStore(t *testing.T) {
 		{"config/topics.json", `nonsense`, false}, // broker/topic reports it
 		{"compaction/compactionCq/T/0/0", "x", true},
 		{"compaction/position-checkpoint", `{"empty":true,"queueOffsetMap":{}}`, false}, // every Java broker has it
-		{"batchconsumequeue/T/0/0", "x", true},
+		{"batchconsumequeue/T/0/0", "x", false},
 		{"consumequeue_ext/T/0/0", "x", true},
 		{"consumequeue_rocksdb/CURRENT", "MANIFEST", true},
 		{"config/topics/CURRENT", "MANIFEST", true},

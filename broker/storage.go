@@ -13,6 +13,8 @@ import (
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store"
 	"github.com/gantrymq/gantry/store/commitlog"
+	"github.com/gantrymq/gantry/store/consumequeue"
+	"go.uber.org/zap"
 )
 
 // leastSegment is the least size of a log file that any message fits into.
@@ -36,6 +38,13 @@ func (b *Broker) storeOptions() (store.Options, error) {
 	if size := s.Int64("mappedFileSizeCommitLog"); size < leastSegment {
 		return store.Options{}, fmt.Errorf("mappedFileSizeCommitLog=%d: a file of less than %d bytes holds no message", size, leastSegment)
 	}
+	switch size := s.Int64("mapperFileSizeBatchConsumeQueue"); {
+	case size < consumequeue.BatchUnitSize:
+		return store.Options{}, fmt.Errorf("mapperFileSizeBatchConsumeQueue=%d: a file of less than %d bytes holds no unit", size, consumequeue.BatchUnitSize)
+	case size%consumequeue.BatchUnitSize != 0:
+		b.log.Warn("mapperFileSizeBatchConsumeQueue should be a multiple of the length of a unit: RocketMQ's broker cannot go on when such a file is full",
+			zap.Int64("mapperFileSizeBatchConsumeQueue", size), zap.Int("unit", consumequeue.BatchUnitSize))
+	}
 	return store.Options{
 		FS:   b.fs,
 		Root: b.root,
@@ -54,6 +63,9 @@ func (b *Broker) storeOptions() (store.Options, error) {
 		CRCTail:       s.Bool("forceVerifyPropCRC"),
 		CutDamagedLog: s.Bool("cutDamagedLog"),
 		QueueFileSize: s.Int64("mappedFileSizeConsumeQueue"),
+		BatchFileSize: s.Int64("mapperFileSizeBatchConsumeQueue"),
+		Batches:       func(topic string) (batches, known bool) { return b.topics.Batches(topic) },
+		Locked:        b.loadTopics,
 		FlushQueues:   s.Duration("flushConsumeQueueThoroughInterval"),
 		NoIndex:       !s.Bool("messageIndexEnable"),
 		IndexSlots:    s.Int("maxHashSlotNum"),

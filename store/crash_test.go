@@ -382,7 +382,7 @@ func (w *world) check() {
 			w.fatalf("record at %d has queue offset %d, the queue has %d", m.at, r.QueueOffset, at)
 		}
 		tags := int64(message.StringHash(split(m.props)[2][1]))
-		units[p] = append(units[p], consumequeue.Unit{PhysicalOffset: m.at, Size: r.Size, TagsCode: tags})
+		units[p] = append(units[p], consumequeue.Unit{PhysicalOffset: m.at, Size: r.Size, TagsCode: tags, Offset: r.QueueOffset, Count: 1})
 	}
 	if walker.End() < logEnd && n > first || walker.Err() != nil {
 		w.fatalf("the log can be read up to %d of %d: %v", walker.End(), logEnd, walker.Err())

@@ -72,7 +72,7 @@ type Result struct {
 	Status    GetStatus
 	NextBegin int64 // where to go on
 	Min, Max  int64 // of the queue
-	Count     int   // messages
+	Count     int   // messages, all of a batch that has one of them
 	// SuggestSlave: the reader is further behind than the memory reaches.
 	SuggestSlave bool
 	// Err is set if the disk could not be read. There is no message then, and
@@ -91,11 +91,12 @@ type Result struct {
 
 const unitsAtOnce = 64
 
-// pick is a message that was chosen and is still to be read.
+// pick is a record that was chosen and is still to be read.
 type pick struct {
-	offset int64
-	size   int32
-	next   int64 // queue offset behind it
+	physical int64
+	offset   int64 // queue offset
+	size     int32
+	count    int32 // of messages
 }
 
 var results = sync.Pool{New: func() any { return new(Result) }}
@@ -193,8 +194,12 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 	if limits.MaxBytes <= 0 {
 		g.maxBytes = maxAnswer
 	}
-	bytes := int64(max(reads.FilterBytes, limits.MaxCount*consumequeue.UnitSize))
-	scanEnd := min(r.Max, from+(bytes+consumequeue.UnitSize-1)/consumequeue.UnitSize)
+	unitSize := consumequeue.UnitSize
+	if q.Batch() {
+		unitSize = consumequeue.BatchUnitSize // bytes of units, as in Java, but counted by messages
+	}
+	bytes := max(reads.FilterBytes, limits.MaxCount*unitSize)
+	scanEnd := min(r.Max, from+int64((bytes+unitSize-1)/unitSize))
 	if hotOnly && filter.Tags != nil && scanEnd-from > mostHotUnits {
 		return false
 	}
@@ -203,14 +208,19 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 	r.Status = NoMatchedMessage
 	var lastPhysical int64
 	skipTo := int64(math.MinInt64) // records before are in a file that is gone
+	units, err := q.From(from)
+	if err != nil {
+		r.Err = err
+		return true
+	}
 	for files := 0; r.Count == 0 && r.NextBegin < scanEnd && files < reads.QueueFiles; files++ {
-		fileEnd := min(scanEnd, q.FileEnd(r.NextBegin))
-		for r.NextBegin < fileEnd {
-			want := min(fileEnd-r.NextBegin, unitsAtOnce)
+		for left := units.Left(); left > 0 && r.NextBegin < scanEnd; {
+			want := min(left, scanEnd-r.NextBegin, unitsAtOnce)
 			if filter.all() && limits.MaxCount > 0 {
 				want = min(want, int64(limits.MaxCount)-int64(r.Count)+1)
 			}
-			n, err := q.Units(r.NextBegin, r.units[:want])
+			n, err := units.Read(r.units[:want])
+			left -= int64(n)
 			if n == 0 {
 				switch {
 				case r.Count > 0: // give that; the next call will see
@@ -221,8 +231,9 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 				}
 				return g.finish()
 			}
-			for i, u := range r.units[:n] {
-				if g.full(int(u.Size), logEnd-u.PhysicalOffset <= memory) {
+			for i := range r.units[:n] {
+				u := &r.units[i]
+				if g.full(u, logEnd-u.PhysicalOffset <= memory) || u.Offset >= scanEnd {
 					return g.finish()
 				}
 				lastPhysical = u.PhysicalOffset
@@ -241,12 +252,12 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 						skipTo = logMin
 					}
 				case u.Size < minRecord: // nothing may be reckoned with it
-					s.wrongUnit(u)
+					s.wrongUnit(*u)
 					if r.Count == 0 {
 						r.Status = MessageWasRemoving
 					}
 				default:
-					switch g.take(u, r.NextBegin+1, r.units[i+1:n]) {
+					switch g.take(u, r.units[i+1:n]) {
 					case cold: // the rest too: what there is will do
 						return r.Count > 0
 					case broken: // the next call will see
@@ -263,7 +274,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 						}
 					}
 				}
-				r.NextBegin++
+				r.NextBegin = u.Next()
 			}
 		}
 	}
@@ -297,14 +308,14 @@ type getter struct {
 	runUsed bool
 }
 
-// full says that a message of that size must not be added. The first one is
-// never too much.
-func (g *getter) full(size int, inMemory bool) bool {
-	r := g.r
+// full says that a unit's messages must not be added. The first one is never too
+// much.
+func (g *getter) full(u *consumequeue.Unit, inMemory bool) bool {
+	r, size := g.r, int(u.Size)
 	if r.Count == 0 {
 		return false
 	}
-	if r.Count+1 > g.maxCount || r.bytes+size > g.maxBytes {
+	if r.Count+int(u.Count) > g.maxCount || r.bytes+size > g.maxBytes {
 		return true
 	}
 	if inMemory {
@@ -324,16 +335,16 @@ const (
 	broken          // the disk could not be read; r says so, or has messages to give
 )
 
-// take adds a message: its view, or for later reading. more are the units behind
-// its.
-func (g *getter) take(u consumequeue.Unit, next int64, more []consumequeue.Unit) taking {
+// take adds a unit's messages: a view of their record, or for later reading. more are
+// the units behind it.
+func (g *getter) take(u *consumequeue.Unit, more []consumequeue.Unit) taking {
 	if g.filter.Message != nil {
 		return g.takeIf(u, more)
 	}
 	r := g.r
 	if !g.hotOnly {
-		r.picks = append(r.picks, pick{u.PhysicalOffset, u.Size, next})
-		r.Count++
+		r.picks = append(r.picks, pick{u.PhysicalOffset, u.Offset, u.Size, u.Count})
+		r.Count += int(u.Count)
 		r.bytes += int(u.Size)
 		return taken
 	}
@@ -342,17 +353,17 @@ func (g *getter) take(u consumequeue.Unit, next int64, more []consumequeue.Unit)
 		return cold
 	}
 	if !isRecord(rec, u.PhysicalOffset, u.Size) {
-		g.s.wrongUnit(u)
+		g.s.wrongUnit(*u)
 		return noRecord
 	}
 	g.add(rec)
-	r.Count++
+	r.Count += int(u.Count)
 	r.bytes += len(rec)
 	return taken
 }
 
 // view returns the record's bytes. One view serves all records of a segment.
-func (g *getter) view(u consumequeue.Unit) ([]byte, bool) {
+func (g *getter) view(u *consumequeue.Unit) ([]byte, bool) {
 	r := g.r
 	if n := len(r.views); n > 0 {
 		v := r.views[n-1].Bytes
@@ -416,11 +427,12 @@ func (g *getter) finish() bool {
 		switch {
 		case err == nil:
 		case r.Count > 0: // give what there is; the next call will see
-			r.NextBegin = r.picks[i-1].next
+			last := &r.picks[i-1]
+			r.NextBegin = last.offset + int64(last.count)
 			return true
 		case errors.Is(err, segment.ErrNotFound):
 		default:
-			r.Err, r.NextBegin = err, r.picks[i].next-1
+			r.Err, r.NextBegin = err, r.picks[i].offset
 			return true
 		}
 		i += n
@@ -443,16 +455,16 @@ const (
 func (g *getter) readRun(picks []pick) (int, error) {
 	log := g.s.commitLog
 	size := log.SegmentSize()
-	from := picks[0].offset
+	from := picks[0].physical
 	end := from + int64(picks[0].size)
 	segmentEnd := from - from%size + size
 	n := 1
 	for n < len(picks) {
 		p := picks[n]
-		if p.offset < end || p.offset-end > maxGap || p.offset+int64(p.size) > min(segmentEnd, from+maxRun) {
+		if p.physical < end || p.physical-end > maxGap || p.physical+int64(p.size) > min(segmentEnd, from+maxRun) {
 			break
 		}
-		end = p.offset + int64(p.size)
+		end = p.physical + int64(p.size)
 		n++
 	}
 	if end > log.Visible() || end > segmentEnd {
@@ -467,14 +479,14 @@ func (g *getter) readRun(picks []pick) (int, error) {
 	r := g.r
 	r.bufs = append(r.bufs, b)
 	for _, p := range picks[:n] {
-		at := p.offset - from
+		at := p.physical - from
 		rec := b.b[at : at+int64(p.size)]
-		if !isRecord(rec, p.offset, p.size) {
-			g.s.wrongUnit(consumequeue.Unit{PhysicalOffset: p.offset, Size: p.size})
+		if !isRecord(rec, p.physical, p.size) {
+			g.s.wrongUnit(consumequeue.Unit{PhysicalOffset: p.physical, Size: p.size})
 			continue
 		}
 		g.add(rec)
-		r.Count++
+		r.Count += int(p.count)
 		r.bytes += len(rec)
 	}
 	return n, nil

@@ -316,7 +316,8 @@ func TestWrongUnit(t *testing.T) {
 		err := s.dispatcher.Do(func() error {
 			for n, u := range []consumequeue.Unit{{PhysicalOffset: end - 1, Size: 5}, {PhysicalOffset: end + 16<<10 - 50, Size: 100}, {PhysicalOffset: end, Size: 20_000},
 				{PhysicalOffset: end + 20_100, Size: -50}, {PhysicalOffset: end + 20_200, Size: 0}, {PhysicalOffset: math.MaxInt64 - 100, Size: 90}} {
-				if _, _, err := s.queues.Put(q, 10+int64(n), u); err != nil {
+				u.Offset, u.Count = 10+int64(n), 1
+				if _, _, err := s.queues.Put(q, u, 1); err != nil {
 					return err
 				}
 			}
@@ -386,7 +387,7 @@ func TestExtAddressPassesTheFilter(t *testing.T) {
 	u.TagsCode = math.MinInt64 + 68
 	q2 := s.Queue("Ext", 0)
 	err := s.dispatcher.Do(func() error {
-		if _, _, err := s.queues.Put(q2, 0, u); err != nil {
+		if _, _, err := s.queues.Put(q2, u, 1); err != nil {
 			return err
 		}
 		return s.queues.EndRound()

@@ -9,7 +9,7 @@ import (
 )
 
 // takeIf adds a message if the filter wants it, which its properties tell.
-func (g *getter) takeIf(u consumequeue.Unit, more []consumequeue.Unit) taking {
+func (g *getter) takeIf(u *consumequeue.Unit, more []consumequeue.Unit) taking {
 	r := g.r
 	if g.looked++; g.hotOnly && g.looked > mostHotMessages {
 		return cold
@@ -36,7 +36,7 @@ func (g *getter) takeIf(u consumequeue.Unit, more []consumequeue.Unit) taking {
 	}
 	props, err := message.Properties(rec)
 	if err != nil || !isRecord(rec, u.PhysicalOffset, u.Size) {
-		g.s.wrongUnit(u)
+		g.s.wrongUnit(*u)
 		return noRecord
 	}
 	if !g.filter.Message(props) {
@@ -47,14 +47,14 @@ func (g *getter) takeIf(u consumequeue.Unit, more []consumequeue.Unit) taking {
 		r.bufs = append(r.bufs, g.run)
 	}
 	g.add(rec)
-	r.Count++
+	r.Count += int(u.Count)
 	r.bytes += len(rec)
 	return taken
 }
 
 // read reads a message from the disk, and with it those of the units behind that
 // lie near to it.
-func (g *getter) read(u consumequeue.Unit, more []consumequeue.Unit) ([]byte, error) {
+func (g *getter) read(u *consumequeue.Unit, more []consumequeue.Unit) ([]byte, error) {
 	if g.run != nil {
 		if at := u.PhysicalOffset - g.runAt; at >= 0 && at+int64(u.Size) <= int64(len(g.run.b)) {
 			return g.run.b[at : at+int64(u.Size)], nil

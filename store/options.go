@@ -29,6 +29,13 @@ type Options struct {
 	CRCTail bool
 
 	QueueFileSize int64 // mappedFileSizeConsumeQueue
+	BatchFileSize int64 // mapperFileSizeBatchConsumeQueue
+	// Batches says which topics have queues of batches (queue.type=BatchCQ), see
+	// package consumequeue. Nil: none.
+	Batches func(topic string) (batches, known bool)
+	// Locked, if set, is called when the store is locked and before it is looked at, for
+	// what Batches needs to know; an error ends the opening.
+	Locked func() error
 	// QueueDescriptors is how many consume queue files are kept open.
 	QueueDescriptors int
 	// FlushQueues is how often queues and index are made durable

@@ -110,14 +110,7 @@ func (s *Store) storeTime(offset int64) (int64, error) {
 // StoreTime returns the store time of message n of a queue, ms, -1 if there is
 // none.
 func (s *Store) StoreTime(q *consumequeue.Queue, n int64) int64 {
-	u, ok, err := q.Unit(n)
-	if err != nil || !ok {
-		return -1
-	}
-	t, err := s.storeTime(u.PhysicalOffset)
-	if err != nil {
-		return -1
-	}
+	_, t := s.unitTime(q, n)
 	return t
 }
 
@@ -142,32 +135,47 @@ func (s *Store) EarliestLogTime() int64 {
 
 // OffsetByTime looks for a message by store time. The lower boundary is the
 // first one stored at or after the time, Max if there is none; the upper one
-// the last stored at or before it, Min if there is none. q may be nil: 0. It
-// may wait for the disk.
+// the last stored at or before it, Min if there is none. Of a batch it is the first
+// message. q may be nil: 0. It may wait for the disk.
 func (s *Store) OffsetByTime(q *consumequeue.Queue, time int64, upper bool) int64 {
 	if q == nil {
 		return 0
 	}
 	lo, hi := q.Min(), q.Max()
 	first, end := lo, hi
+	before := first // the last one that was found to be before
 	for lo < hi {
 		mid := lo + (hi-lo)/2
-		at := mid
-		t := s.StoreTime(q, at)
-		for t < 0 && at > lo && mid-at < maxSkip {
-			at-- // a filler; what has left the log is below Min
-			t = s.StoreTime(q, at)
+		u, t := s.unitTime(q, mid)
+		at, next := u.Offset, u.Next()
+		for n := 0; t < 0 && at > lo && n < maxSkip; n++ {
+			u, t = s.unitTime(q, at-1) // a filler; what has left the log is below Min
+			at = u.Offset
 		}
 		if t > time || t == time && !upper {
-			hi = at
+			hi = max(lo, min(at, mid))
 		} else {
-			lo = mid + 1
+			before, lo = at, max(mid+1, next)
 		}
 	}
 	if upper {
-		lo--
+		lo = before
 	}
 	return max(first, min(lo, end))
+}
+
+// unitTime returns the unit of message n of a queue and the store time of its record,
+// ms, -1 if there is none.
+func (s *Store) unitTime(q *consumequeue.Queue, n int64) (consumequeue.Unit, int64) {
+	u, ok, err := q.Unit(n)
+	if err != nil || !ok {
+		return consumequeue.Unit{Offset: n, Count: 1}, -1
+	}
+	t, err := s.storeTime(u.PhysicalOffset)
+	if err != nil {
+		t = -1
+	}
+	return u, t
 }
 
 // maxSkip is how many messages without a record are stepped over in a search.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"strconv"
 	"time"
 
 	"github.com/gantrymq/gantry/store/checkpoint"
@@ -138,7 +137,7 @@ func (r *recovery) emptyLog() error {
 	if had {
 		r.log.Error("there are no commit log files, but queues or keys: they are set aside", zap.String("commitlog", r.o.CommitLog.Dir))
 		r.queues.Close()
-		if err := r.setAside(r.queueDir()); err != nil {
+		if err := errors.Join(r.setAside(r.queueDir()), r.setAside(r.batchDir())); err != nil {
 			return err
 		}
 		r.newQueues()
@@ -371,7 +370,7 @@ func (r *recovery) forgetDeleted() error {
 
 // takeAway sets the files of a queue aside and empties it.
 func (r *recovery) takeAway(q *consumequeue.Queue) error {
-	dir := path.Join(r.queueDir(), q.Topic, strconv.Itoa(int(q.ID)))
+	dir := q.Dir()
 	files, err := r.o.FS.ReadDir(dir)
 	if err != nil {
 		return err

@@ -191,7 +191,7 @@ func TestUndispatchedInTheFileBefore(t *testing.T) {
 				name := fmt.Sprintf("%s/T/%d/%020d", queueDir, q, 40*20)
 				b := read(t, m, name)
 				for at := 0; at < len(b); at += 20 {
-					u := consumequeue.DecodeUnit(b[at:])
+					u := consumequeue.DecodeUnit(b[at:], 0)
 					if u.PhysicalOffset >= first-5*130 {
 						if cut.Size == 0 {
 							cut = u

@@ -115,6 +115,11 @@ func (s *Store) open() error {
 	if err := fs.MkdirAll(s.own("")); err != nil {
 		return err
 	}
+	if s.o.Locked != nil {
+		if err := s.o.Locked(); err != nil {
+			return err
+		}
+	}
 	if s.checkpoint, err = checkpoint.Open(fs, path.Join(root, "checkpoint")); err != nil {
 		return err
 	}
@@ -149,12 +154,15 @@ func (s *Store) openIndex() (err error) {
 
 func (s *Store) newQueues() {
 	s.queues = consumequeue.New(consumequeue.Options{
-		FS: s.o.FS, Dir: s.queueDir(), FileSize: s.o.QueueFileSize, Descriptors: s.o.QueueDescriptors, Log: s.log,
+		FS: s.o.FS, Dir: s.queueDir(), FileSize: s.o.QueueFileSize, BatchDir: s.batchDir(), BatchFileSize: s.o.BatchFileSize,
+		Batches: s.o.Batches, Descriptors: s.o.QueueDescriptors, Log: s.log,
 	})
 	s.builder = &dispatch.Queues{Table: s.queues, Levels: s.o.DelayLevels, Log: s.log}
 }
 
 func (s *Store) queueDir() string { return path.Join(s.o.Root, "consumequeue") }
+
+func (s *Store) batchDir() string { return path.Join(s.o.Root, "batchconsumequeue") }
 
 func (s *Store) check() message.Check {
 	if s.o.CRCTail {
@@ -422,6 +430,11 @@ func (s *Store) Index() *index.Index { return s.index }
 func (s *Store) Queue(topic string, id int32) *consumequeue.Queue {
 	return s.queues.GetOrCreate(topic, id)
 }
+
+// Claim sees to it that the queues of a topic that is about to be made are of its
+// kind: queues of batches, or ordinary ones. It fails if there are messages in queues of
+// the other kind.
+func (s *Store) Claim(topic string, batches bool) error { return s.queues.Claim(topic, batches) }
 
 // Lookup finds a queue; nothing is created.
 func (s *Store) Lookup(topic string, id int32) (*consumequeue.Queue, bool) {

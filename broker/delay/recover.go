@@ -50,9 +50,10 @@ func (l *level) delivered(m *message.Record, at int64, begin map[*consumequeue.Q
 		n = l.s.o.Store.OffsetByTime(q, at, false)
 	}
 	own := len(l.records) // of the message itself
-	for end := min(q.Max(), n+mostSearched); n < end; n++ {
-		u, ok, err := q.Unit(n)
-		if err != nil || !ok || u.IsFiller() {
+	var u consumequeue.Unit
+	for end := min(q.Max(), n+mostSearched); n < end; n = max(n+1, u.Next()) {
+		var err error
+		if u, ok, err = q.Unit(n); err != nil || !ok || u.IsFiller() {
 			continue
 		}
 		b, err := l.s.o.Store.Read(u.PhysicalOffset, l.records)

@@ -62,7 +62,7 @@ func (f *fixture) queue(id int32) *consumequeue.Queue {
 func (f *fixture) arrive(t testing.TB, q *consumequeue.Queue, tagsCode int64) {
 	t.Helper()
 	n := q.Max()
-	if _, _, err := f.table.Put(q, n, consumequeue.Unit{PhysicalOffset: (n*16 + int64(q.ID)) * 100, Size: 100, TagsCode: tagsCode}); err != nil {
+	if _, _, err := f.table.Put(q, consumequeue.Unit{PhysicalOffset: (n*16 + int64(q.ID)) * 100, Size: 100, TagsCode: tagsCode, Offset: n, Count: 1}, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.table.EndRound(); err != nil {

@@ -56,7 +56,8 @@ type Message struct {
 	buf    []byte // the encoded record
 	props  []byte // its properties, where they had to be changed
 	ended  []byte
-	before *Message        // has to be stored for this one to be
+	before *Message // has to be stored for this one to be
+	fix    func(*store.Draft)
 	group  *sync.WaitGroup // of Store
 }
 
@@ -137,7 +138,7 @@ func (w *Writer) Store(ms []*Message) (stored int) {
 			}
 			break
 		}
-		m.Draft.Fix = keepOrder
+		m.fix, m.Draft.Fix = m.Draft.Fix, keepOrder
 		*list = append(*list, &m.Draft)
 	}
 	w.append(list)
@@ -167,10 +168,17 @@ var errBefore = errors.New("the message before it was not stored")
 // keepOrder refuses what follows a message that was refused. It runs where the
 // log gives places to drafts, one after the other.
 func keepOrder(d *store.Draft) {
-	if before := d.Done.(*Message).before; before != nil && before.Draft.Status != store.OK {
+	m := d.Done.(*Message)
+	if before := m.before; before != nil && before.Draft.Status != store.OK {
 		d.Status, d.Err = store.Refused, errBefore
 	}
+	if m.fix != nil && d.Status == store.OK {
+		m.fix(d)
+	}
 }
+
+// setBase is Fix of an inner batch.
+func setBase(d *store.Draft) { SetBase(d, d.Done.(*Message).Record.CRCTail) }
 
 // prepare encodes a message as a draft, behind b.
 func (w *Writer) prepare(m *Message, b []byte) ([]byte, error) {
@@ -199,6 +207,19 @@ func (w *Writer) prepare(m *Message, b []byte) ([]byte, error) {
 	m.Draft.Records = b[n:len(b):len(b)]
 	if r.CRCTail {
 		m.Draft.Seal = Seal
+	}
+	if r.SysFlag&message.InnerBatch != 0 {
+		if m.Topic == nil || !m.Topic.Batches() {
+			return b[:n], fmt.Errorf("an inner batch does not fit into topic %q, which has no queues of batches", r.Topic)
+		}
+		num, err := message.InnerNum(r.Properties)
+		if err != nil {
+			return b[:n], err
+		}
+		m.Draft.QueueDelta = int64(num)
+		if message.HasQueueOffset(r.SysFlag) {
+			m.Draft.Fix = setBase
+		}
 	}
 	if message.HasQueueOffset(r.SysFlag) {
 		q := w.queue(m)

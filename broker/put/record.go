@@ -49,10 +49,19 @@ func Seal(d *store.Draft) {
 	}
 }
 
+// SetBase tells the record of an inner batch which number its first message has. It
+// is for Draft.Fix; tail says that records have room for a CRC.
+func SetBase(d *store.Draft, tail bool) {
+	var err error
+	if d.Records, err = message.AddInnerBase(d.Records, d.QueueOffset, tail); err != nil {
+		d.Status, d.Err = store.IllegalSize, err
+	}
+}
+
 // Count counts a stored draft in the topic that it went to, as a message that
 // came to the broker. system: the topic is one of the servers' own.
 func Count(all *stats.Table, t *stats.Topic, system bool, queue int32, d *store.Draft) {
-	n := int64(max(d.Count, 1))
+	n := max(d.QueueDelta, int64(d.Count), 1)
 	t.Put(t.Queue(queue), n, int64(len(d.Records)))
 	all.Broker.PutNums.AddTimes(n, 1)
 	if !system {

@@ -66,15 +66,22 @@ func (h *Handlers) filterData(topic, group string) (string, error) {
 	return string(text), err
 }
 
-// units describes count units from index on, at most to the end of the file that
-// index lies in, as Java reads them.
+// units describes the units of count messages from index on, at most to the end of the
+// file that index lies in, as Java reads them.
 func units(queue *consumequeue.Queue, index int64, count int32) ([]body.ConsumeQueueData, error) {
-	left := min(int64(count), queue.FileEnd(index)-index, mostUnits)
 	list := []body.ConsumeQueueData{}
+	c, err := queue.From(index)
+	if err != nil {
+		return list, err
+	}
+	end := index + int64(count)
 	var room [64]consumequeue.Unit
-	for left > 0 {
-		n, err := queue.Units(index, room[:min(left, int64(len(room)))])
+	for left := min(int64(count), c.Left(), mostUnits); left > 0; {
+		n, err := c.Read(room[:min(left, int64(len(room)))])
 		for _, u := range room[:n] {
+			if u.Offset >= end {
+				return list, nil
+			}
 			d := body.ConsumeQueueData{PhysicOffset: u.PhysicalOffset, PhysicSize: u.Size, TagsCode: u.TagsCode}
 			if u.ExtAddress() {
 				d.Msg = fmt.Sprintf("Cq extend not exist!addr: %d", u.TagsCode)
@@ -87,7 +94,7 @@ func units(queue *consumequeue.Queue, index int64, count int32) ([]body.ConsumeQ
 		if n == 0 {
 			break
 		}
-		index, left = index+int64(n), left-int64(n)
+		left -= int64(n)
 	}
 	return list, nil
 }

@@ -129,6 +129,8 @@ func (h *Handler) take(q *header.ConsumerSendMsgBackRequest, version code.Versio
 		return nil, refuse(code.SystemError, "look message by offset failed, %d", q.Offset)
 	case err != nil:
 		return nil, refuse(code.SystemError, "look message by offset failed, %d: %v", q.Offset, err)
+	case r.SysFlag&message.InnerBatch != 0: // its client then sends the one message that it could not use
+		return nil, refuse(code.SystemError, "%s", javaStatus[store.IllegalSize])
 	}
 
 	most := config.RetryMaxTimes

@@ -100,6 +100,8 @@ func (p *Processor) checkKind(o *op, t *traits) *refusal {
 	case bad != nil:
 		return bad
 	case o.half && delay > 0: // once it is committed
+	case delay > 0 && o.hdr.SysFlag&message.InnerBatch != 0:
+		return illegal(o.cfg) // the topic of delayed messages has other queues
 	case delay > 0:
 		o.level = int32(delay)
 	case t.times.Count():
@@ -114,11 +116,15 @@ func (p *Processor) checkKind(o *op, t *traits) *refusal {
 	return nil
 }
 
-// checkInner refuses inner batches, and what is reserved for them.
+// checkInner refuses inner batches that topic or properties do not suit, and in other
+// messages what is reserved for them.
 func (o *op) checkInner(t *traits) *refusal {
 	switch inner := o.hdr.SysFlag&message.InnerBatch != 0; {
+	case inner && !o.topic.Batches():
+		return refuse(code.MessageIllegal, "inner batches (system flag 0x%x) need a topic with queue.type=BatchCQ", message.InnerBatch)
+	case inner && (t.times.Any() || o.half):
+		return illegal(o.cfg)
 	case inner:
-		return refuse(code.MessageIllegal, "inner batches (system flag 0x%x) need a topic with queue.type=BatchCQ, which this version of Gantry does not support", message.InnerBatch)
 	case t.innerNum:
 		return refuse(code.MessageIllegal, "property %s is reserved for inner batches", message.PropertyInnerNum)
 	}

@@ -32,6 +32,7 @@ type op struct {
 	topic   *topic.Topic
 	queueID int32
 	dead    bool  // it goes to the dead-letter topic
+	inner   bool  // one record for a whole batch
 	told    int32 // the queue the producer is told
 	level   int32 // of delay; above 0 it waits in that level's queue
 	out     int64 // of a timed message; above 0 it waits for that time
@@ -170,6 +171,22 @@ func (o *op) finishDraft(n int) {
 	o.rec = message.Record{} // its views die with the request
 }
 
+// finishInner is finishDraft for one record that stands for num messages.
+func (o *op) finishInner(num int32) {
+	o.finishDraft(1)
+	o.draft.QueueDelta = int64(num)
+	if o.draft.Counter != nil {
+		o.draft.Fix = setBase
+	}
+}
+
+// setBase is Fix of an inner batch.
+func setBase(d *store.Draft) {
+	o := d.Done.(*op)
+	put.SetBase(d, o.cfg.crcTail)
+	o.buf = d.Records
+}
+
 // AppendDone answers the producer. It runs at the end of the round, or on the
 // goroutine that wrote or flushed the draft.
 func (o *op) AppendDone(d *store.Draft) {
@@ -192,6 +209,9 @@ func (o *op) AppendDone(d *store.Draft) {
 		MsgRegion:     o.cfg.region,
 		TraceOn:       o.cfg.traceOn,
 		RecallHandle:  o.handle,
+	}
+	if o.inner { // tells the producer how to read the answer
+		o.resp.BatchUniqID = key
 	}
 	o.req.Respond(c, remark, &o.resp, nil)
 	o.free()
@@ -227,6 +247,9 @@ func (o *op) refuse(bad *refusal) {
 // fail is refuse with region and trace switch, which Java adds to those answers too.
 func (o *op) fail(c code.Response, remark string) {
 	o.failure = header.SendMessageFailure{MsgRegion: o.cfg.region, TraceOn: o.cfg.traceOn}
+	if o.inner {
+		o.failure.BatchUniqID, _ = message.Get(o.props, message.PropertyUniqueKey)
+	}
 	o.req.Respond(c, remark, &o.failure, nil)
 	o.free()
 }

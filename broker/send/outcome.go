@@ -65,6 +65,6 @@ func (o *op) busy(d *store.Draft) bool {
 
 // count adds a stored draft to the statistics.
 func (p *Processor) count(o *op, d *store.Draft) {
-	p.Stats.Rates.Put.Add(int64(d.Count))
+	p.Stats.Rates.Put.Add(d.QueueDelta)
 	put.Count(p.Stats, o.topic.Stats, o.topic.System(), o.queueID, d)
 }

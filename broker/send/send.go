@@ -1,6 +1,7 @@
 package send
 
 import (
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
@@ -215,6 +216,14 @@ func (p *Processor) draftOne(o *op) *refusal {
 	if bad := o.add(o.hdr.Flag, body, o.props); bad != nil {
 		return bad
 	}
+	if o.hdr.SysFlag&message.InnerBatch != 0 { // a batch that its sender has made
+		num, err := message.InnerNum(o.props)
+		if err != nil {
+			return refuse(code.MessageIllegal, "%v", err)
+		}
+		o.finishInner(num)
+		return nil
+	}
 	o.finishDraft(1)
 	return nil
 }
@@ -230,7 +239,7 @@ func (p *Processor) draftBatch(o *op) *refusal {
 		return refuse(code.MessageIllegal, "message topic length too long %d", len(o.hdr.Topic))
 	case isRetry(o.hdr.Topic):
 		return refuse(code.MessageIllegal, "batch request does not support retry group %s", o.hdr.Topic)
-	case len(body) > o.cfg.maxMessageSize, len(o.hdr.Properties) > mostProperties, message.TransactionType(o.hdr.SysFlag) != message.TransactionNone:
+	case len(body) > o.cfg.maxMessageSize, len(o.hdr.Properties) > mostProperties:
 		return illegal(o.cfg)
 	case len(body) > inlineBatch && !o.mayWait:
 		return wait
@@ -239,6 +248,9 @@ func (p *Processor) draftBatch(o *op) *refusal {
 	o.props = append(o.props[:0], o.hdr.Properties...)
 	traits := readTraits(o.props)
 	traits.half = false
+	if o.inner = len(traits.uniqueKey) > 0 && o.topic.Batches(); o.inner {
+		o.hdr.SysFlag |= message.InnerBatch | message.NeedUnwrap
+	}
 	if traits.delay != nil {
 		if n, err := strconv.ParseInt(string(traits.delay), 10, 32); err == nil && n > 0 {
 			return illegal(o.cfg) // batches are never delayed
@@ -249,6 +261,12 @@ func (p *Processor) draftBatch(o *op) *refusal {
 	}
 	if bad := p.checkKind(o, &traits); bad != nil {
 		return bad
+	}
+	if o.inner {
+		return o.draftInner(traits.noWait)
+	}
+	if message.TransactionType(o.hdr.SysFlag) != message.TransactionNone {
+		return illegal(o.cfg)
 	}
 	if bad := o.start(traits.noWait); bad != nil {
 		return bad
@@ -276,6 +294,30 @@ func (p *Processor) draftBatch(o *op) *refusal {
 		return refuse(code.MessageIllegal, "the batch holds no message")
 	}
 	o.finishDraft(n)
+	return nil
+}
+
+// draftInner encodes a batch as one record: it stays whole, and its properties are
+// those around it.
+func (o *op) draftInner(noWait bool) *refusal {
+	body := o.req.Cmd.Body
+	n, err := message.CountBatch(body)
+	switch {
+	case err != nil:
+		return refuse(code.MessageIllegal, "batch: %v", err)
+	case n > math.MaxInt16:
+		return refuse(code.MessageIllegal, "an inner batch holds at most %d messages, not %d", math.MaxInt16, n)
+	}
+	o.props = message.Sanitize(nil, message.Sanitize(nil, o.props, o.cfg.drop...), message.PropertyInnerNum, message.PropertyInnerBase)
+	o.props = append(o.props, o.cfg.tail...)
+	o.props = message.AppendProperty(o.props, message.PropertyInnerNum, strconv.Itoa(n))
+	if bad := o.start(noWait); bad != nil {
+		return bad
+	}
+	if bad := o.add(o.hdr.Flag, body, o.props); bad != nil {
+		return bad
+	}
+	o.finishInner(int32(n))
 	return nil
 }
 

@@ -18,6 +18,9 @@ const (
 	AttrLiteExpiry    = "lite.topic.expiration" // minutes
 )
 
+// batchQueues is the value of AttrQueueType that asks for queues of batches.
+const batchQueues = "BatchCQ"
+
 // An Attribute says which values an attribute of a topic or group may have. The
 // texts of its errors are those that tools know.
 type Attribute struct {
@@ -51,7 +54,7 @@ func Between(changeable bool, least, most int64) Attribute {
 
 // attributes of topics; the values in the order in which the original lists them.
 var attributes = map[string]Attribute{
-	AttrQueueType:     OneOf(false, "SimpleCQ", "BatchCQ"),
+	AttrQueueType:     OneOf(false, "SimpleCQ", batchQueues),
 	AttrCleanupPolicy: OneOf(false, "DELETE", "COMPACTION"),
 	AttrMessageType:   OneOf(true, "UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "LITE", "NORMAL"),
 	AttrReserveTime:   Between(true, -1, 1<<63-1),
@@ -62,8 +65,6 @@ var attributes = map[string]Attribute{
 // topic or queue that Gantry does not have yet, or "".
 func Unsupported(attributes map[string]string) string {
 	switch {
-	case attributes[AttrQueueType] == "BatchCQ":
-		return AttrQueueType + "=BatchCQ"
 	case attributes[AttrCleanupPolicy] == "COMPACTION":
 		return AttrCleanupPolicy + "=COMPACTION"
 	case attributes[AttrMessageType] == Lite.String():

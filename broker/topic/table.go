@@ -27,6 +27,9 @@ type Options struct {
 	Stats    *stats.Table
 	// Queue returns a queue, making it (in memory) when it is new.
 	Queue func(topic string, id int32) *consumequeue.Queue
+	// Claim, which may be nil, is asked before an administrator's new topic is made:
+	// the store may have queues of another kind under that name.
+	Claim func(name string, batches bool) error
 	// OnChange is told of topics that were created, changed or deleted
 	// (Topic.Deleted), after the change is durable and outside of all locks. What
 	// changes while it waits for name servers is told together afterwards.
@@ -207,6 +210,13 @@ func (t *Table) FindString(name string) *Topic {
 	return h
 }
 
+// Batches says whether a topic has queues of batches; known is false when there is no
+// topic of that name.
+func (t *Table) Batches(name string) (batches, known bool) {
+	h := t.FindString(name)
+	return h != nil && h.Batches(), h != nil
+}
+
 // Len is the number of topics.
 func (t *Table) Len() int { return t.topics.Len() }
 
@@ -358,6 +368,11 @@ func (t *Table) Change(c body.TopicConfig) (changed bool, err error) {
 		return false, fmt.Errorf("%s is not supported yet: its messages could not be served", what)
 	}
 	isNew := h == nil
+	if isNew && t.o.Claim != nil {
+		if err := t.o.Claim(c.TopicName, c.Attributes[AttrQueueType] == batchQueues); err != nil {
+			return false, err
+		}
+	}
 	h = t.put(c)
 	t.changed(h, true)
 	t.o.Log.Info("topic is set by an administrator", zap.Any("config", c), zap.Bool("new", isNew))

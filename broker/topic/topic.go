@@ -56,8 +56,9 @@ type Topic struct {
 }
 
 type state struct {
-	config body.TopicConfig
-	kind   MessageType
+	config  body.TopicConfig
+	kind    MessageType
+	batches bool
 }
 
 // Config is the present configuration. It must not be changed; a later call may
@@ -66,6 +67,10 @@ func (t *Topic) Config() *body.TopicConfig { return &t.state.Load().config }
 
 // Type is the kind of messages the topic is made for.
 func (t *Topic) Type() MessageType { return t.state.Load().kind }
+
+// Batches tells whether the topic has queues of batches (queue.type=BatchCQ), where one
+// record may hold many messages.
+func (t *Topic) Batches() bool { return t.state.Load().batches }
 
 // System tells whether the topic is one of the servers' own.
 func (t *Topic) System() bool { return t.system }
@@ -127,7 +132,7 @@ func (t *Topic) addQueue(id int32) *consumequeue.Queue {
 }
 
 func (t *Topic) set(c body.TopicConfig) {
-	t.state.Store(&state{c, messageTypeOf(c.Attributes)})
+	t.state.Store(&state{c, messageTypeOf(c.Attributes), c.Attributes[AttrQueueType] == batchQueues})
 }
 
 // isSystem tells whether a name is reserved on this broker.

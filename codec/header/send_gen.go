@@ -248,29 +248,36 @@ func (h *ReplyMessageRequest) AppendFields(w *command.Writer) {
 
 // SendMessageFailure is the header of a refused send; Java sets these fields without a class.
 type SendMessageFailure struct {
-	MsgRegion string // region of the broker, for traces
-	TraceOn   bool   // whether the broker wants traces
+	BatchUniqID []byte // inner batch id
+	MsgRegion   string // region of the broker, for traces
+	TraceOn     bool   // whether the broker wants traces
 }
 
 // Decode reads the ext fields into h, replacing all that h held.
 func (h *SendMessageFailure) Decode(fields []command.Field) error {
-	var v [2][]byte
+	var v [3][]byte
 	for i := range fields {
 		f := &fields[i]
 		switch string(f.Key) {
-		case "MSG_REGION":
+		case "batchUniqId":
 			v[0] = f.Value
-		case "TRACE_ON":
+		case "MSG_REGION":
 			v[1] = f.Value
+		case "TRACE_ON":
+			v[2] = f.Value
 		}
 	}
-	h.MsgRegion = string(v[0])
-	h.TraceOn = boolOr(v[1], false)
+	h.BatchUniqID = v[0]
+	h.MsgRegion = string(v[1])
+	h.TraceOn = boolOr(v[2], false)
 	return nil
 }
 
 // AppendFields writes the ext fields; see package command.
 func (h *SendMessageFailure) AppendFields(w *command.Writer) {
+	if len(h.BatchUniqID) > 0 {
+		w.Bytes("batchUniqId", h.BatchUniqID)
+	}
 	if len(h.MsgRegion) > 0 {
 		w.String("MSG_REGION", h.MsgRegion)
 	}

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
 )
 
 // The body of a batch send (code 320, or any send with the batch flag), and of
@@ -100,6 +103,52 @@ func CountBatch(body []byte) (int, error) {
 		}
 	}
 	return b.Index, b.Err
+}
+
+// InnerNum is how many messages a record with the flag InnerBatch holds, by its
+// property INNER_NUM; as in Java it is 1 without, and at least 1.
+func InnerNum(props []byte) (int32, error) {
+	v, ok := Get(props, PropertyInnerNum)
+	if !ok {
+		return 1, nil
+	}
+	n, err := strconv.ParseInt(string(v), 10, 16)
+	if err != nil {
+		return 1, fmt.Errorf("property %s=%q is no number up to %d", PropertyInnerNum, v, math.MaxInt16)
+	}
+	return int32(max(n, 1)), nil
+}
+
+// AddInnerBase adds the property INNER_BASE, the number of the first message, to the
+// one record that rec holds; tail says that it has room for a CRC tail. The result
+// may lie in rec's memory. ErrPropertiesTooLong: rec is as it was.
+func AddInnerBase(rec []byte, base int64, tail bool) ([]byte, error) {
+	var l layout
+	if err := l.parse(rec); err != nil {
+		return rec, err
+	}
+	end := l.size
+	if tail {
+		end -= CRCTailLen
+	}
+	if end < l.props {
+		return rec, ErrCorrupt
+	}
+	var room [64]byte
+	prop := room[:0]
+	if end > l.props && rec[end-1] != PropertySeparator {
+		prop = append(prop, PropertySeparator)
+	}
+	var digits [20]byte
+	prop = AppendProperty(prop, PropertyInnerBase, strconv.AppendInt(digits[:0], base, 10))
+	n := l.size - l.props + len(prop)
+	if n > MaxProperties {
+		return rec, ErrPropertiesTooLong
+	}
+	rec = slices.Insert(rec[:l.size], end, prop...)
+	binary.BigEndian.PutUint32(rec, uint32(len(rec)))
+	binary.BigEndian.PutUint16(rec[l.topicEnd:], uint16(n))
+	return rec, nil
 }
 
 // AppendBatchEntry encodes one message of a batch.

@@ -20,7 +20,7 @@ func BenchmarkPut(b *testing.B) {
 			for b.Loop() {
 				q := list[n%queues]
 				at := int64(n / queues)
-				if _, _, err := table.Put(q, at, Unit{int64(n) * 300, 300, 7}); err != nil {
+				if _, _, err := table.Put(q, Unit{PhysicalOffset: int64(n) * 300, Size: 300, TagsCode: 7, Offset: at, Count: 1}, 1); err != nil {
 					b.Fatal(err)
 				}
 				if n++; n%64 == 0 {
@@ -75,7 +75,7 @@ func BenchmarkLoad(b *testing.B) {
 		for id := range int32(8) {
 			q := queue(b, table, fmt.Sprintf("Topic%05d", topic), id)
 			for n := range int64(10) {
-				if _, _, err := table.Put(q, n, Unit{(int64(topic*8)+int64(id))*10000 + n*1000, 300, 7}); err != nil {
+				if _, _, err := table.Put(q, Unit{PhysicalOffset: (int64(topic*8)+int64(id))*10000 + n*1000, Size: 300, TagsCode: 7, Offset: n, Count: 1}, 1); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -134,7 +134,7 @@ func TestRestart(t *testing.T) {
 	}
 	// Later records, which lie further on in the log.
 	for at := range int64(7) {
-		if o, _, err := table.Put(q, at, unit(100_000+at)); o != Added || err != nil {
+		if o, _, err := table.Put(q, unit(100_000+at).at(at), at); o != Added || err != nil {
 			t.Fatal(o, err)
 		}
 	}

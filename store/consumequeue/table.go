@@ -1,6 +1,8 @@
 package consumequeue
 
 import (
+	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,16 @@ type Options struct {
 	// Java it is rounded up to whole units.
 	FileSize int64
 
+	// BatchDir is the folder of the queues of batches, <store>/batchconsumequeue,
+	// and BatchFileSize mapperFileSizeBatchConsumeQueue in bytes, 13,800,000 if 0.
+	// As in Java it is taken as it is; what is no whole unit is left free.
+	BatchDir      string
+	BatchFileSize int64
+	// Batches says whether a topic has queues of batches (queue.type=BatchCQ).
+	// known is false for topics that nobody knows: they have the queues that are
+	// there, or ordinary ones. Nil: no topic is known.
+	Batches func(topic string) (batches, known bool)
+
 	// Descriptors is how many queue files stay open. If 0, 1000 or an eighth of
 	// what the process may open: most belongs to the connections.
 	Descriptors int
@@ -31,13 +43,12 @@ type Options struct {
 
 // Table holds all queues of a store.
 type Table struct {
-	fs       vfs.FS
-	dir      string
-	perFile  int64 // units
-	fileSize int64
-	budget   int
-	log      *zap.Logger
-	files    files
+	fs     vfs.FS
+	forms  [2]*form // of ordinary queues and of queues of batches
+	kind   func(topic string) (batches, known bool)
+	budget int
+	log    *zap.Logger
+	files  files
 
 	mu     sync.RWMutex // topics
 	topics map[string]*topicQueues
@@ -47,16 +58,33 @@ type Table struct {
 	touched  []*Queue // got units in this round
 	pending  []*Queue // have units that are not in the files
 	warm     []*Queue // have buffers
-	free     [len(bufferUnits)][][]byte
-	buffered int // bytes of buffers in use
+	buffered int      // bytes of buffers in use
 	dirty    map[*Queue]int64
 	dirs     map[string]struct{}
-	rooted   bool // dir exists
+}
+
+// form is how the files of one kind of queue lie.
+type form struct {
+	batch    bool
+	dir      string
+	setting  string // that has the size of a file
+	unit     int64  // bytes
+	perFile  int64  // units
+	fileSize int64
+
+	// These belong to the writer.
+	free   [len(bufferUnits)][][]byte
+	rooted bool // dir exists
+}
+
+func (f *form) fileName(start int64) string {
+	return fmt.Sprintf("%020d", start/f.perFile*f.fileSize)
 }
 
 // topicQueues are the queues of one topic. Ids are dense in practice; the map
 // is for the others.
 type topicQueues struct {
+	form   *form // all have the same
 	sealed bool // about to be deleted
 	dense  []*Queue
 	sparse map[int32]*Queue
@@ -110,6 +138,12 @@ func New(o Options) *Table {
 	if o.FileSize <= 0 {
 		o.FileSize = 300_000 * UnitSize
 	}
+	if o.BatchFileSize <= 0 {
+		o.BatchFileSize = 300_000 * BatchUnitSize
+	}
+	if o.Batches == nil {
+		o.Batches = func(string) (batches, known bool) { return false, false }
+	}
 	if o.Descriptors <= 0 {
 		o.Descriptors = min(1000, max(vfs.Descriptors()/8, 8))
 	}
@@ -121,15 +155,20 @@ func New(o Options) *Table {
 	}
 	perFile := (o.FileSize + UnitSize - 1) / UnitSize
 	t := &Table{
-		fs: o.FS, dir: o.Dir, perFile: perFile, fileSize: perFile * UnitSize, budget: o.BufferBytes, log: o.Log,
+		fs: o.FS, kind: o.Batches, budget: o.BufferBytes, log: o.Log,
+		forms: [2]*form{
+			{dir: o.Dir, setting: "mappedFileSizeConsumeQueue", unit: UnitSize, perFile: perFile, fileSize: perFile * UnitSize},
+			{batch: true, dir: o.BatchDir, setting: "mapperFileSizeBatchConsumeQueue", unit: BatchUnitSize,
+				perFile: max(1, o.BatchFileSize/BatchUnitSize), fileSize: max(BatchUnitSize, o.BatchFileSize)},
+		},
 		topics: map[string]*topicQueues{}, dirty: map[*Queue]int64{}, dirs: map[string]struct{}{}, round: 1,
 	}
 	t.files.init(o.FS, o.Descriptors)
 	return t
 }
 
-// FileSize is the length of each file in bytes.
-func (t *Table) FileSize() int64 { return t.fileSize }
+// FileSize is the length of each file of an ordinary queue in bytes.
+func (t *Table) FileSize() int64 { return t.forms[0].fileSize }
 
 // Get finds a queue; nothing is created.
 func (t *Table) Get(topic string, id int32) (*Queue, bool) {
@@ -167,12 +206,22 @@ func (t *Table) GetOrCreate(topic string, id int32) *Queue {
 	if !ValidName(topic) || id < 0 {
 		return nil
 	}
+	f := t.forms[0]
+	if batches, _ := t.kind(topic); batches {
+		f = t.forms[1]
+	}
+	return t.add(f, topic, id)
+}
+
+// add finds or adds a queue. It has the form of the topic's other queues, f if there
+// is none.
+func (t *Table) add(f *form, topic string, id int32) *Queue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tq := t.topics[topic]
 	if tq == nil {
 		topic = strings.Clone(topic)
-		tq = &topicQueues{}
+		tq = &topicQueues{form: f}
 		t.topics[topic] = tq
 	} else if q := tq.get(id); q != nil {
 		return q
@@ -182,12 +231,35 @@ func (t *Table) GetOrCreate(topic string, id int32) *Queue {
 			break
 		}
 	}
-	q := newQueue(t, topic, id)
+	q := newQueue(t, tq.form, topic, id)
 	if tq.sealed {
 		q.Counter.Close()
 	}
 	tq.set(q)
 	return q
+}
+
+// Claim sees to it that the queues of a topic that is about to be made are of its
+// kind. It fails if there are messages in queues of the other kind: of a topic of
+// that name that is not known any more.
+func (t *Table) Claim(topic string, batches bool) error {
+	f := t.forms[0]
+	if batches {
+		f = t.forms[1]
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tq := t.topics[topic]
+	if tq == nil || tq.form == f {
+		return nil
+	}
+	for q := range tq.all {
+		if q.Max() > 0 || q.Counter.Load() > 0 || q.last.Load() != noFile {
+			return fmt.Errorf("the store has queues of another type for topic %s, in %s; delete the topic first", topic, path.Join(tq.form.dir, topic))
+		}
+	}
+	t.topics[topic] = &topicQueues{form: f}
+	return nil
 }
 
 // Queues returns all queues in the order of topic and id.

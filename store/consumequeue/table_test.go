@@ -40,12 +40,23 @@ func newTable(fs vfs.FS) *Table {
 }
 
 // unit n of a queue whose records have 100 bytes and lie 1000 apart.
-func unit(n int64) Unit { return Unit{n * 1000, 100, n * 7} }
+func unit(n int64) Unit {
+	return Unit{PhysicalOffset: n * 1000, Size: 100, TagsCode: n * 7, Offset: n, Count: 1}
+}
+
+// at is the unit with another queue offset.
+func (u Unit) at(offset int64) Unit {
+	u.Offset = offset
+	return u
+}
+
+// fileName is of the file of an ordinary queue that begins with unit start.
+func fileName(start int64) string { return fmt.Sprintf("%020d", start*UnitSize) }
 
 func put(t testing.TB, table *Table, q *Queue, from, to int64) {
 	t.Helper()
 	for n := from; n < to; n++ {
-		if out, _, err := table.Put(q, n, unit(n)); out != Added || err != nil {
+		if out, _, err := table.Put(q, unit(n), n); out != Added || err != nil {
 			t.Fatalf("put %d into %s: outcome %d, %v", n, q, out, err)
 		}
 	}
@@ -200,7 +211,7 @@ func TestOutcomes(t *testing.T) {
 		{12, unit(12), Gap},
 		{11, unit(11), Added},
 	} {
-		if got, _, err := table.Put(q, c.offset, c.unit); got != c.want || err != nil {
+		if got, _, err := table.Put(q, c.unit.at(c.offset), 1); got != c.want || err != nil {
 			t.Errorf("offset %d record %d: outcome %d, want %d (%v)", c.offset, c.unit.PhysicalOffset, got, c.want, err)
 		}
 	}
@@ -218,7 +229,7 @@ func TestPlaceInTheRound(t *testing.T) {
 			if q.warm != nil {
 				n = q.warm.next
 			}
-			_, place, err := table.Put(q, n, unit(n))
+			_, place, err := table.Put(q, unit(n), n)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -310,7 +321,7 @@ func TestFill(t *testing.T) {
 		m := vfs.NewMem()
 		table := open(t, m)
 		q := queue(t, table, "T", 0)
-		if out, _, _ := table.Put(q, start, unit(start)); out != Gap {
+		if out, _, _ := table.Put(q, unit(start), start); out != Gap {
 			t.Fatalf("outcome %d", out)
 		}
 		if err := table.Fill(q, start); err != nil {
@@ -323,7 +334,7 @@ func TestFill(t *testing.T) {
 		if got := list(t, m, "/s/consumequeue/T/0"); got[0] != fileName(first) {
 			t.Fatalf("start %d: files %v", start, got)
 		}
-		if u, ok, err := q.Unit(first); first < start && (u != Filler || !ok || err != nil) {
+		if u, ok, err := q.Unit(first); first < start && (u != Filler.at(first) || !ok || err != nil) {
 			t.Fatalf("unit before the first: %+v %v %v", u, ok, err)
 		}
 		// The log begins at 0, as does the filler: it must not become the minimum.
@@ -350,7 +361,7 @@ func TestFillHole(t *testing.T) {
 		for i, u := range all {
 			want := unit(int64(i))
 			if i >= 30 && i < 95 {
-				want = Filler
+				want = Filler.at(int64(i))
 			}
 			if u != want {
 				t.Fatalf("unit %d is %+v", i, u)

@@ -1,7 +1,6 @@
 package consumequeue
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,12 +38,13 @@ const RoundRecords = 512
 // idleTicks is how many ticks a buffer outlives its last unit.
 const idleTicks = 5
 
-// Put adds the unit of the record with queue offset offset. It is seen after
-// EndRound. place numbers the queues of the round in the order of their first
-// unit; it is valid if the outcome is Added. Writer only.
+// Put adds the unit of a record that was stored at storeTime (ms). It is seen after
+// EndRound. In an ordinary queue Count has to be 1. place numbers the queues of the
+// round in the order of their first unit; it is valid if the outcome is Added. Writer
+// only.
 //
 // The error, if any, is that of a file; the store must stop then.
-func (t *Table) Put(q *Queue, offset int64, u Unit) (outcome Outcome, place int, err error) {
+func (t *Table) Put(q *Queue, u Unit, storeTime int64) (outcome Outcome, place int, err error) {
 	w := q.warm
 	if w == nil {
 		if u.End() <= q.physical.Load() {
@@ -55,24 +55,27 @@ func (t *Table) Put(q *Queue, offset int64, u Unit) (outcome Outcome, place int,
 	switch {
 	case u.End() <= w.end:
 		return Known, 0, nil
-	case offset < w.next:
+	case u.Offset < w.reach:
 		return Repeated, 0, nil
-	case offset > w.next:
+	case u.Offset > w.reach:
 		return Gap, 0, nil
 	}
-	at := int(w.next-w.start) * UnitSize
+	size := int(q.form.unit)
+	at := int(w.next-w.start) * size
 	if at == len(w.buf) {
 		if err := t.makeRoom(q); err != nil {
 			return 0, 0, err
 		}
-		at = int(w.next-w.start) * UnitSize
+		at = int(w.next-w.start) * size
 	}
 	// Behind max: no reader looks here.
-	b := w.buf[at : at+UnitSize]
-	binary.BigEndian.PutUint64(b, uint64(u.PhysicalOffset))
-	binary.BigEndian.PutUint32(b[8:], uint32(u.Size))
-	binary.BigEndian.PutUint64(b[12:], uint64(u.TagsCode))
+	if b := w.buf[at : at+size]; q.batch == nil {
+		u.put(b)
+	} else {
+		u.putBatch(b, storeTime)
+	}
 	w.next++
+	w.reach = u.Next()
 	w.end = u.End()
 	if w.round != t.round {
 		w.round, w.place, w.ticks = t.round, int32(len(t.touched)), 0
@@ -83,8 +86,8 @@ func (t *Table) Put(q *Queue, offset int64, u Unit) (outcome Outcome, place int,
 
 // warmUp gives the queue a buffer.
 func (t *Table) warmUp(q *Queue) *warm {
-	next := q.max.Load()
-	w := &warm{start: next, next: next, written: next, end: q.physical.Load(), buf: t.buffer(0)}
+	next := q.end()
+	w := &warm{start: next, next: next, reach: q.max.Load(), written: next, end: q.physical.Load(), buf: t.buffer(q.form, 0)}
 	q.mu.Lock()
 	q.warm = w
 	q.mu.Unlock()
@@ -92,37 +95,37 @@ func (t *Table) warmUp(q *Queue) *warm {
 	return w
 }
 
-func (t *Table) buffer(class int) []byte {
-	size := bufferUnits[class] * UnitSize
+func (t *Table) buffer(f *form, class int) []byte {
+	size := bufferUnits[class] * int(f.unit)
 	t.buffered += size
-	if n := len(t.free[class]); n > 0 {
-		b := t.free[class][n-1]
-		t.free[class] = t.free[class][:n-1]
+	if n := len(f.free[class]); n > 0 {
+		b := f.free[class][n-1]
+		f.free[class] = f.free[class][:n-1]
 		return b
 	}
 	return make([]byte, size)
 }
 
-func (t *Table) giveBack(b []byte) {
+func (t *Table) giveBack(f *form, b []byte) {
 	t.buffered -= len(b)
-	class := slices.Index(bufferUnits[:], len(b)/UnitSize)
-	if len(t.free[class]) < 64 {
-		t.free[class] = append(t.free[class], b)
+	class := slices.Index(bufferUnits[:], len(b)/int(f.unit))
+	if len(f.free[class]) < 64 {
+		f.free[class] = append(f.free[class], b)
 	}
 }
 
 // makeRoom grows a full buffer, or writes it out and keeps its newer half.
 func (t *Table) makeRoom(q *Queue) error {
 	w := q.warm
-	class := slices.Index(bufferUnits[:], len(w.buf)/UnitSize)
+	class := slices.Index(bufferUnits[:], len(w.buf)/int(q.form.unit))
 	old := w.buf
 	if class+1 < len(bufferUnits) {
-		grown := t.buffer(class + 1)
+		grown := t.buffer(q.form, class+1)
 		copy(grown, old)
 		q.mu.Lock()
 		w.buf = grown
 		q.mu.Unlock()
-		t.giveBack(old)
+		t.giveBack(q.form, old)
 		return nil
 	}
 	if err := t.write(q); err != nil {
@@ -130,7 +133,7 @@ func (t *Table) makeRoom(q *Queue) error {
 	}
 	half := int64(bufferUnits[class] / 2)
 	q.mu.Lock()
-	copy(w.buf, w.buf[half*UnitSize:])
+	copy(w.buf, w.buf[half*q.form.unit:])
 	w.start += half
 	q.mu.Unlock()
 	return nil
@@ -142,7 +145,10 @@ func (t *Table) EndRound() error {
 	for _, q := range t.touched {
 		w := q.warm
 		q.physical.Store(w.end)
-		q.max.Store(w.next)
+		if q.batch != nil {
+			q.batch.end.Store(w.next) // first: who sees max finds the unit
+		}
+		q.max.Store(w.reach)
 		if !w.listed {
 			w.listed = true
 			t.pending = append(t.pending, q)
@@ -200,7 +206,7 @@ func (t *Table) cool(q *Queue) {
 	q.mu.Lock()
 	q.warm = nil
 	q.mu.Unlock()
-	t.giveBack(w.buf)
+	t.giveBack(q.form, w.buf)
 }
 
 // WriteOut writes all units to the files, durable or not. Writer only.
@@ -224,8 +230,8 @@ func (t *Table) WriteOut() error {
 func (t *Table) write(q *Queue) error {
 	w := q.warm
 	for w.written < w.next {
-		end := min(w.next, q.FileEnd(w.written))
-		b := w.buf[(w.written-w.start)*UnitSize : (end-w.start)*UnitSize]
+		end := min(w.next, q.fileEnd(w.written))
+		b := w.buf[(w.written-w.start)*q.form.unit : (end-w.start)*q.form.unit]
 		if err := t.writeAt(q, w.written, b); err != nil {
 			return err
 		}
@@ -237,7 +243,7 @@ func (t *Table) write(q *Queue) error {
 // writeAt writes encoded units that lie in one file; the file is created if it
 // is the next one.
 func (t *Table) writeAt(q *Queue, at int64, b []byte) error {
-	start := at - at%t.perFile
+	start, size := at-at%q.form.perFile, q.form.unit
 	key := fileKey{q, start}
 	if start > q.last.Load() {
 		if err := t.create(q, start); err != nil {
@@ -249,8 +255,8 @@ func (t *Table) writeAt(q *Queue, at int64, b []byte) error {
 		return fmt.Errorf("open consume queue file: %w", err)
 	}
 	defer t.files.put(f)
-	if _, err := f.WriteAt(b, (at-start)*UnitSize); err != nil {
-		return fmt.Errorf("write %s at %d: %w", q.fileName(start), (at-start)*UnitSize, err)
+	if _, err := f.WriteAt(b, (at-start)*size); err != nil {
+		return fmt.Errorf("write %s at %d: %w", q.fileName(start), (at-start)*size, err)
 	}
 	if from, ok := t.dirty[q]; !ok || start < from {
 		t.dirty[q] = start
@@ -277,12 +283,12 @@ func (t *Table) create(q *Queue, start int64) error {
 		return err
 	}
 	defer t.files.put(f)
-	if err := f.Truncate(t.fileSize); err != nil {
+	if err := f.Truncate(q.form.fileSize); err != nil {
 		t.files.drop(f.key)
 		t.fs.Remove(q.fileName(start))
 		return err
 	}
-	t.dirs[q.dir()] = struct{}{}
+	t.dirs[q.Dir()] = struct{}{}
 	if q.first.Load() == noFile {
 		q.first.Store(start)
 	}
@@ -310,18 +316,18 @@ func (t *Table) solidify(q *Queue, start int64) error {
 
 // foldersOf returns the folders with the names that lead to a queue's files.
 func (t *Table) foldersOf(q *Queue) [3]string {
-	return [3]string{q.dir(), path.Join(t.dir, q.Topic), t.dir}
+	return [3]string{q.Dir(), path.Join(q.form.dir, q.Topic), q.form.dir}
 }
 
 // makeDirs creates the folders of a queue. Their names become durable with the
 // next Sync: a new topic of many queues must not hold up all others for an
 // fsync each.
 func (t *Table) makeDirs(q *Queue) error {
-	if !t.rooted {
-		if err := t.fs.MkdirAll(t.dir); err != nil {
+	if !q.form.rooted {
+		if err := t.fs.MkdirAll(q.form.dir); err != nil {
 			return err
 		}
-		t.rooted = true
+		q.form.rooted = true
 	}
 	folders := t.foldersOf(q)
 	for i := len(folders) - 2; i >= 0; i-- {
@@ -337,26 +343,25 @@ func (t *Table) makeDirs(q *Queue) error {
 // offset can follow. A queue without a file begins in the middle of its first
 // one and has its minimum at offset. Not inside a round. Writer only.
 func (t *Table) Fill(q *Queue, offset int64) error {
-	next := q.max.Load()
-	if q.warm != nil {
-		if err := t.write(q); err != nil {
-			return err
-		}
-		t.forget(q)
-		next = q.max.Load()
+	if err := t.flushBuffer(q); err != nil {
+		return err
 	}
+	if q.batch != nil {
+		return t.fillBatch(q, offset)
+	}
+	next := q.max.Load()
 	if q.last.Load() == noFile && next == 0 {
-		next = offset - offset%t.perFile
+		next = offset - offset%q.form.perFile
 		q.min.Store(offset)
-	} else if offset-next > maxFill*t.perFile {
-		return fmt.Errorf("queue %s: offset %d is too far behind the last one, %d", q, offset, next)
+	} else if offset-next > maxFill*q.form.perFile {
+		return tooFar(q, offset)
 	}
 	filler := make([]byte, 0, 4096*UnitSize)
 	for len(filler) < cap(filler) {
 		filler = Filler.Append(filler)
 	}
 	for at := next; at < offset; {
-		n := min(offset-at, q.FileEnd(at)-at, int64(len(filler)/UnitSize))
+		n := min(offset-at, q.fileEnd(at)-at, int64(len(filler)/UnitSize))
 		if err := t.writeAt(q, at, filler[:n*UnitSize]); err != nil {
 			return err
 		}
@@ -369,6 +374,10 @@ func (t *Table) Fill(q *Queue, offset int64) error {
 // maxFill is how many files of fillers an existing queue may get; more is a
 // damaged record, not a gap.
 const maxFill = 16
+
+func tooFar(q *Queue, offset int64) error {
+	return fmt.Errorf("queue %s: offset %d is too far behind the last one, %d", q, offset, q.max.Load())
+}
 
 // forget removes a queue from the writer's lists.
 func (t *Table) forget(q *Queue) {
@@ -397,7 +406,7 @@ func (t *Table) TakeDirty() (*Dirty, error) {
 	}
 	d := &Dirty{table: t}
 	for q, start := range t.dirty {
-		for last := q.last.Load(); start <= last; start += t.perFile {
+		for last := q.last.Load(); start <= last; start += q.form.perFile {
 			d.files = append(d.files, fileKey{q, start})
 		}
 	}
@@ -489,7 +498,7 @@ func (t *Table) Seal(topic string) {
 	defer t.mu.Unlock()
 	tq := t.topics[topic]
 	if tq == nil {
-		tq = &topicQueues{}
+		tq = &topicQueues{form: t.forms[0]}
 		t.topics[topic] = tq
 	}
 	tq.sealed = true
@@ -504,8 +513,13 @@ func (t *Table) Unseal(topic string) {
 	defer t.mu.Unlock()
 	if tq := t.topics[topic]; tq != nil {
 		tq.sealed = false
+		open := false
 		for q := range tq.all {
 			q.Counter.Open()
+			open = true
+		}
+		if !open { // its form was not asked for
+			delete(t.topics, topic)
 		}
 	}
 }
@@ -520,15 +534,13 @@ func (t *Table) Delete(topic string) error {
 	var errs []error
 	for _, q := range queues {
 		t.forget(q)
-		q.min.Store(0)
-		q.max.Store(0)
-		q.physical.Store(-1)
+		q.empty()
 		delete(t.dirty, q)
-		delete(t.dirs, q.dir())
-		errs = append(errs, t.removeFiles(q, 0), t.removeDir(q.dir()))
+		delete(t.dirs, q.Dir())
+		errs = append(errs, t.removeFiles(q, 0), t.removeDir(q.Dir()))
 	}
 	if len(queues) > 0 {
-		errs = append(errs, t.removeDir(path.Join(t.dir, topic)))
+		errs = append(errs, t.removeDir(path.Join(queues[0].form.dir, topic)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("delete consume queues of topic %s: %w", topic, err)
@@ -562,12 +574,12 @@ func (t *Table) removeFiles(q *Queue, from int64) error {
 	if last == noFile {
 		return nil
 	}
-	for start := last; start >= first && start >= from; start -= t.perFile {
+	for start := last; start >= first && start >= from; start -= q.form.perFile {
 		if start == first {
 			q.first.Store(noFile)
 			q.last.Store(noFile)
 		} else {
-			q.last.Store(start - t.perFile)
+			q.last.Store(start - q.form.perFile)
 		}
 		q.solid.Store(min(q.solid.Load(), q.last.Load()))
 		t.files.drop(fileKey{q, start})
@@ -575,5 +587,5 @@ func (t *Table) removeFiles(q *Queue, from int64) error {
 			return err
 		}
 	}
-	return t.fs.SyncDir(q.dir())
+	return t.fs.SyncDir(q.Dir())
 }

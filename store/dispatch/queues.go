@@ -88,12 +88,15 @@ func (b *Queues) Dispatch(r *Round) error {
 }
 
 func (b *Queues) put(r *Round, rec *Record, q *consumequeue.Queue) error {
-	unit := consumequeue.Unit{PhysicalOffset: rec.PhysicalOffset, Size: rec.Size, TagsCode: rec.TagsCode}
-	outcome, place, err := b.Table.Put(q, rec.QueueOffset, unit)
+	unit := consumequeue.Unit{PhysicalOffset: rec.PhysicalOffset, Size: rec.Size, TagsCode: rec.TagsCode, Offset: rec.QueueOffset, Count: 1}
+	if q.Batch() && rec.SysFlag&message.InnerBatch != 0 {
+		unit.Count, _ = message.InnerNum(rec.Properties)
+	}
+	outcome, place, err := b.Table.Put(q, unit, rec.StoreTimestamp)
 	if outcome == consumequeue.Gap && err == nil {
 		var fill bool
 		if fill, err = b.gap(r, rec, q); fill && err == nil {
-			outcome, place, err = b.Table.Put(q, rec.QueueOffset, unit)
+			outcome, place, err = b.Table.Put(q, unit, rec.StoreTimestamp)
 		}
 	}
 	if err != nil {
@@ -114,7 +117,7 @@ func (b *Queues) put(r *Round, rec *Record, q *consumequeue.Queue) error {
 		r.Arrivals = append(r.Arrivals, Arrival{Queue: q, From: rec.QueueOffset})
 	}
 	a := &r.Arrivals[place]
-	a.Max, a.TagsCode, a.StoreTime, a.Properties = rec.QueueOffset+1, rec.TagsCode, rec.StoreTimestamp, rec.Properties
+	a.Max, a.TagsCode, a.StoreTime, a.Properties = unit.Next(), rec.TagsCode, rec.StoreTimestamp, rec.Properties
 	return nil
 }
 

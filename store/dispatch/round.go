@@ -26,7 +26,7 @@ type Arrival struct {
 	Queue     *consumequeue.Queue
 	From, Max int64
 
-	// Of the last of the new messages, which is the only one if Max-From is 1.
+	// Of the last of the new records, which is the only one if Max-From is 1.
 	// Properties is a view.
 	TagsCode   int64
 	StoreTime  int64 // ms
