@@ -85,7 +85,7 @@ func (f *form) fileName(start int64) string {
 // is for the others.
 type topicQueues struct {
 	form   *form // all have the same
-	sealed bool // about to be deleted
+	sealed bool  // about to be deleted
 	dense  []*Queue
 	sparse map[int32]*Queue
 }
