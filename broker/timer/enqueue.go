@@ -112,29 +112,35 @@ func (s *Service) lookAt(at int64, u *consumequeue.Unit, t *timed, now time.Time
 	e := entry{physical: u.PhysicalOffset, size: u.Size, magic: timer.Message, writeTime: write, at: t.requested(precision)}
 	unitTime := e.at - 1
 	if t.deletes != nil {
-		if slot < write {
-			s.pass(u.PhysicalOffset, "a recall that comes too late")
-			return
-		}
 		e.magic |= timer.Delete
 	}
-	counted := true
 	// Slots that are done, by the clock or before it was set back, are read no more.
+	counted := true
 	if earliest := max(write, s.readTime.Load()); slot < earliest {
+		if t.deletes != nil && slot >= s.readTime.Load() {
+			// Its message may wait in the slot that is late, or have come late itself.
+			late := e
+			late.writeTime = slot
+			s.add(t, &late, slot, unitTime, true)
+		}
 		counted = false
-		slot, unitTime, write = earliest, earliest, earliest
-		e.writeTime = earliest
+		slot, unitTime, e.writeTime = earliest, earliest, earliest
 	}
-	if t.out-write >= s.window {
+	if t.out-e.writeTime >= s.window {
 		e.magic |= timer.Roll
-		e.at = write + s.window
-		if t.out-write-s.window < s.window/3/precision*precision {
+		e.at = e.writeTime + s.window
+		if t.out-e.writeTime-s.window < s.window/3/precision*precision {
 			// Leave the next one enough to wait for.
-			e.at = write + s.window/2/precision*precision
+			e.at = e.writeTime + s.window/2/precision*precision
 		}
 		slot, unitTime = e.at, e.at
 	}
-	a := arrival{entry: e, slot: slot}
+	s.add(t, &e, slot, unitTime, counted)
+}
+
+// add adds a message to those that are entered.
+func (s *Service) add(t *timed, e *entry, slot, unitTime int64, counted bool) {
+	a := arrival{entry: *e, slot: slot}
 	if counted {
 		a.topic = s.metrics.name(t.realTopic)
 	}
@@ -142,7 +148,7 @@ func (s *Service) lookAt(at int64, u *consumequeue.Unit, t *timed, now time.Time
 		a.deletes = string(t.deletes)
 	}
 	s.fresh = append(s.fresh, a)
-	s.entering = append(s.entering, timer.Unit{Magic: e.magic, WriteTime: write, Delay: int32(unitTime - write), Physical: u.PhysicalOffset, Size: u.Size,
+	s.entering = append(s.entering, timer.Unit{Magic: e.magic, WriteTime: e.writeTime, Delay: int32(unitTime - e.writeTime), Physical: e.physical, Size: e.size,
 		TopicHash: message.TagHash(t.realTopic)})
 }
 

@@ -73,8 +73,10 @@ type Service struct {
 	readTime atomic.Int64 // all slots before are delivered
 	wake     chan struct{}
 
-	// What lies between a start and the progress of before: see enqueue.
-	before timer.Check
+	// What lies between a start and the progress of before, see lookAt; and the end
+	// of the queue then.
+	before  timer.Check
+	backlog int64
 
 	// Of the goroutine.
 	slots    []*slot // that are in memory, by time
@@ -174,6 +176,7 @@ func (s *Service) recover() {
 	}
 	s.before.QueueOffset = min(s.before.QueueOffset, end)
 	s.next.Store(next)
+	s.backlog = end
 	if s.files.End() > s.files.Min() {
 		s.log.Info("timers go on", zap.Int64("offset", next), zap.Int64("end", end), zap.Time("slot", time.UnixMilli(s.loadedTo)), zap.String("by", why))
 	}
@@ -296,8 +299,11 @@ func (s *Service) finish() {
 // asleep until a message comes.
 func (s *Service) step(now time.Time) time.Duration {
 	loadWait := s.load(now)
-	delivered, wait := s.deliver(now)
 	entered, enterWait := s.enqueue(now)
+	if entered && s.next.Load() < s.backlog {
+		return 0 // what is overdue may have been recalled: that is looked at first
+	}
+	delivered, wait := s.deliver(now)
 	s.retire(now)
 	if delivered || entered {
 		return 0
