@@ -175,7 +175,7 @@ func usage(pid int) (string, error) {
 	return strings.Join(text, ", "), nil
 }
 
-// What waits in a store of one server is delivered by the other, whichever way that has ended; the files are small, and
+// B082 (mxsm/rocketmq-rust#9154). What waits in a store of one server is delivered by the other, whichever way that has ended; the files are small, and
 // messages roll. Nothing is lost, nothing early, and nothing comes twice but after a kill.
 func TestTimerSwap(t *testing.T) {
 	if err := toolchain.Java(); err != nil {
