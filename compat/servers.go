@@ -113,7 +113,10 @@ func (r *Running) namesrv(ctx context.Context, m Maker, dir string) (string, err
 
 func (r *Running) broker(ctx context.Context, m Maker, namesrv, dir string) (string, error) {
 	config := map[string]string{"namesrvAddr": namesrv, "messageDelayLevel": scenario.DelayLevels, "traceTopicEnable": "true",
-		"recallMessageEnable": "true"}
+		"recallMessageEnable": "true",
+		// Producers are asked about their transactions soon, not after half a minute; what has ended is noted sooner still, since
+		// RocketMQ asks again about what is not.
+		"transactionTimeOut": "2000", "transactionCheckInterval": "2000", "transactionOpBatchInterval": "200"}
 	if m == Gantry {
 		s, err := gantryserver.StartBroker(ctx, dir, config)
 		if err != nil {

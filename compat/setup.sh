@@ -57,7 +57,7 @@ if ! stamp "$cache/jars.stamp" "$poms"; then
   echo "$poms" >"$cache/jars.stamp"
 fi
 
-sources=$(cat "$here"/java/src/gantry/compat/*.java "$here"/java/lite/gantry/compat/*.java "$cache/jars.stamp" | cksum)
+sources=$(cat "$here"/java/src/gantry/compat/*.java "$here"/java/modern/gantry/compat/*.java "$cache/jars.stamp" | cksum)
 if ! stamp "$cache/classes.stamp" "$sources"; then
   say "compiling the Java agent"
   rm -rf "$cache/classes" "$cache/classes.stamp"
@@ -68,7 +68,7 @@ if ! stamp "$cache/classes.stamp" "$sources"; then
     case $client in
     *client-4.3.0) ;;
     *client-3.*) sed -i 's/org\.apache\.rocketmq/com.alibaba.rocketmq/' "$out"/src/*.java ;; # before it went to Apache
-    *) cp "$here"/java/lite/gantry/compat/*.java "$out/src" ;;
+    *) cp "$here"/java/modern/gantry/compat/*.java "$out/src" ;;
     esac
     javac -nowarn -proc:none -Xlint:-options --release 8 -d "$out" -cp "$client/*" "$out"/src/*.java
   done

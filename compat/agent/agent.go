@@ -5,16 +5,21 @@
 // Orders go to the agent's standard input, answers and events come back on its standard output, one a line,
 // form-encoded; its own lines start with '@', anything else the library prints is left in the log.
 //
-//	producer  name group ns timeout(ms) compressOver(bytes) compress(ZLIB|LZ4|ZSTD) trace
-//	send      producer topic mode(sync|oneway|batch|async) count first size body(random|text) seed tags(a,b,..) key props
+//	producer  name group ns timeout(ms) compressOver(bytes) compress(ZLIB|LZ4|ZSTD) trace transactions
+//	          with transactions one event "checked" each time the broker asks what became of a message
+//	send      producer topic mode(sync|oneway|batch|async|transaction) count first size body(random|text) seed tags(a,b,..) key props
 //	          shards delay(level) times(sec:N|ms:N|at:N,..: the i-th in turn; from now, in milliseconds but for sec)
+//	          mode transaction: the properties local and check of a message say what becomes of it, at first and when asked
 //	          message i of first..first+count-1 has key KEY-i, the i-th tag in turn, the body of seed+i, and with shards
 //	          queue i mod shards. One event "sent" a message (one for a whole batch).
+//	request   producer topic first key seed size patience(ms): sends one message and waits for its reply, whose size and checksum
+//	          are members of the answer
 //	recall    producer topic handle: takes a timed message back (Java 5 only); member msgId of the answer
 //	query     producer what(id|key|queue) topic msgId key broker queue time(ms): what the client's administrator calls find,
 //	          as members of the answer (Java only)
 //	consumer  name group ns topic sub from(first|last) orderly model(broadcast) work(ms for each message) heartbeat(short) trace
 //	          fail(a message is given back until it came so often) most(retries before the dead letters)
+//	          reply pause(ms): after the event and a pause sends each body back with all its bits turned over; one event "replied" for each
 //	          one event "message" for each message consumed or given back
 //	puller    name group ns topic sub kind(classic|lite): a consumer that asks itself; events as of consumer
 //	stop      name: shuts down that producer, consumer or puller
@@ -75,6 +80,7 @@ type Agent struct {
 	replies   map[string]chan url.Values
 	sent      map[string][]Sent
 	consumers map[string]*Consumer
+	checked   map[string][]string // keys by producer
 	ready     chan struct{}
 }
 
@@ -91,7 +97,7 @@ type Sent struct {
 
 // Start runs an agent whose clients use the name server at ns. Its log and the client's files lie under dir.
 func Start(ctx context.Context, kind Kind, goAgent, ns, dir string) (*Agent, error) {
-	a := &Agent{Kind: kind, ns: ns, replies: map[string]chan url.Values{}, sent: map[string][]Sent{}, consumers: map[string]*Consumer{}, ready: make(chan struct{})}
+	a := &Agent{Kind: kind, ns: ns, replies: map[string]chan url.Values{}, sent: map[string][]Sent{}, consumers: map[string]*Consumer{}, checked: map[string][]string{}, ready: make(chan struct{})}
 	o := proc.Options{Name: kind.Short(), Dir: dir, Stdin: true, Lines: a.line, Path: goAgent,
 		Env: []string{"HOME=" + dir, "GORACE=halt_on_error=0"}}
 	if kind != Go {
@@ -180,6 +186,12 @@ func (a *Agent) line(line string) {
 		if c := a.consumers[v.Get("consumer")]; c != nil {
 			c.add(message(v))
 		}
+	case "replied":
+		if c := a.consumers[v.Get("consumer")]; c != nil {
+			c.reply(v.Get("key"), v.Get("status"))
+		}
+	case "checked":
+		a.checked[v.Get("producer")] = append(a.checked[v.Get("producer")], v.Get("key"))
 	default:
 		if ch := a.replies[v.Get("id")]; ch != nil {
 			delete(a.replies, v.Get("id"))

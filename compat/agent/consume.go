@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -54,6 +55,8 @@ type Subscription struct {
 	Fail      int // a message is given back until it has come this often before
 	Most      int // > 0: retries before a message goes to the dead letters
 	Trace     bool
+	Reply     bool // it sends each body back to who waits for it
+	Pause     int  // milliseconds before it does
 
 	ShortHeartbeats bool // heartbeats of the second kind; only the Java 5 client has them
 }
@@ -65,6 +68,7 @@ type Consumer struct {
 
 	mu       sync.Mutex
 	messages []Message
+	replies  map[string]string
 }
 
 // Consumer starts a push consumer with a unique name.
@@ -85,7 +89,7 @@ func (a *Agent) Consumer(ctx context.Context, name string, s Subscription) (*Con
 	}
 	_, err := a.do(ctx, form("op", "consumer", "name", name, "group", s.Group, "ns", a.ns, "topic", s.Topic, "sub", cmp.Or(s.Sub, "*"),
 		"from", from, "orderly", strconv.FormatBool(s.Orderly), "model", model, "work", strconv.Itoa(s.Work),
-		"fail", strconv.Itoa(s.Fail), "most", strconv.Itoa(s.Most), "trace", strconv.FormatBool(s.Trace), "heartbeat", heartbeat))
+		"fail", strconv.Itoa(s.Fail), "most", strconv.Itoa(s.Most), "trace", strconv.FormatBool(s.Trace), "reply", strconv.FormatBool(s.Reply), "pause", strconv.Itoa(s.Pause), "heartbeat", heartbeat))
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +120,22 @@ func (c *Consumer) add(m Message) {
 	c.mu.Lock()
 	c.messages = append(c.messages, m)
 	c.mu.Unlock()
+}
+
+func (c *Consumer) reply(key, status string) {
+	c.mu.Lock()
+	if c.replies == nil {
+		c.replies = map[string]string{}
+	}
+	c.replies[key] = status
+	c.mu.Unlock()
+}
+
+// Replied gives what became of the replies, by key of the message: SEND_OK, or the client's error.
+func (c *Consumer) Replied() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.replies)
 }
 
 // Messages gives all messages received so far, in the order of arrival.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Producer is a producer inside an agent.
@@ -24,7 +26,8 @@ type Compression struct {
 // ProducerOptions are the choices of a producer.
 type ProducerOptions struct {
 	Compression
-	Trace bool
+	Trace        bool
+	Transactions bool // it sends nothing else
 }
 
 // Producer starts a producer with a name that is unique among the clients of the test's servers.
@@ -34,7 +37,7 @@ func (a *Agent) Producer(ctx context.Context, name, group string, o ProducerOpti
 		over = strconv.Itoa(o.Over)
 	}
 	_, err := a.do(ctx, form("op", "producer", "name", name, "group", group, "ns", a.ns, "compressOver", over, "compress", o.Type,
-		"trace", strconv.FormatBool(o.Trace)))
+		"trace", strconv.FormatBool(o.Trace), "transactions", strconv.FormatBool(o.Transactions)))
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +54,7 @@ func (p *Producer) Stop(ctx context.Context) error {
 // Body makes from Seed+i, so that the receiver's side can be checked without keeping bodies.
 type Messages struct {
 	Topic  string
-	Mode   string // sync, oneway, batch (all in one), async
+	Mode   string // sync, oneway, batch (all in one), async, transaction
 	Key    string
 	First  int
 	Count  int
@@ -136,6 +139,30 @@ func (p *Producer) Send(ctx context.Context, m Messages) ([]Sent, error) {
 func (p *Producer) Recall(ctx context.Context, topic, handle string) (msgID string, err error) {
 	v, _, err := p.agent.ask(ctx, form("op", "recall", "producer", p.name, "topic", topic, "handle", handle))
 	return v.Get("msgId"), err
+}
+
+// Request sends the first message and waits for its reply, which must be its body with all bits turned over.
+func (p *Producer) Request(ctx context.Context, m Messages, patience time.Duration) error {
+	v, _, err := p.agent.ask(ctx, form("op", "request", "producer", p.name, "topic", m.Topic, "key", m.Key, "first", strconv.Itoa(m.First),
+		"size", strconv.Itoa(m.size()), "body", "random", "seed", strconv.Itoa(m.Seed), "patience", strconv.FormatInt(patience.Milliseconds(), 10)))
+	if err != nil {
+		return err
+	}
+	want := Body("random", m.Seed+m.First, m.size())
+	for i := range want {
+		want[i] = ^want[i]
+	}
+	if size, crc := int(number(v, "size")), uint32(number(v, "crc")); size != len(want) || crc != crc32.ChecksumIEEE(want) {
+		return fmt.Errorf("the reply to %s-%d has %d bytes with CRC %08x, want %d with %08x", m.Key, m.First, size, crc, len(want), crc32.ChecksumIEEE(want))
+	}
+	return nil
+}
+
+// Checked gives the keys of the messages that the producer was asked about, in the order of the questions.
+func (p *Producer) Checked() []string {
+	p.agent.mu.Lock()
+	defer p.agent.mu.Unlock()
+	return slices.Clone(p.agent.checked[p.name])
 }
 
 // Found is what a client's administrator call says of a message.

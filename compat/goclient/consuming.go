@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"hash/crc32"
 	"net/url"
 	"strconv"
@@ -10,10 +11,12 @@ import (
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
 type consuming struct {
-	client rocketmq.PushConsumer
+	client  rocketmq.PushConsumer
+	replies rocketmq.Producer // nil: it does not reply
 }
 
 func newConsumer(o url.Values) (*consuming, error) {
@@ -43,8 +46,15 @@ func newConsumer(o url.Values) (*consuming, error) {
 	if err != nil {
 		return nil, err
 	}
+	var replies rocketmq.Producer
+	if o.Get("reply") == "true" {
+		if replies, err = newReplies(o); err != nil {
+			return nil, err
+		}
+	}
 	fail := int32(number(o, "fail", 0))
 	name, work := o.Get("name"), time.Duration(number(o, "work", 0))*time.Millisecond
+	pause := time.Duration(number(o, "pause", 0)) * time.Millisecond
 	err = c.Subscribe(o.Get("topic"), consumer.MessageSelector{Type: consumer.TAG, Expression: o.Get("sub")},
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			result := consumer.ConsumeSuccess
@@ -53,13 +63,61 @@ func newConsumer(o url.Values) (*consuming, error) {
 					result = consumer.ConsumeRetryLater
 				}
 				consumed(name, work, m)
+				if replies != nil {
+					time.Sleep(pause)
+					reply(name, replies, m)
+				}
 			}
 			return result, nil
 		})
 	if err != nil {
 		return nil, err
 	}
-	return &consuming{client: c}, c.Start()
+	return &consuming{client: c, replies: replies}, c.Start()
+}
+
+func (c *consuming) close() error {
+	err := c.client.Shutdown()
+	if c.replies != nil {
+		err = errors.Join(err, c.replies.Shutdown())
+	}
+	return err
+}
+
+// newReplies makes the producer of a consumer that replies.
+func newReplies(o url.Values) (rocketmq.Producer, error) {
+	p, err := rocketmq.NewProducer(
+		producer.WithGroupName(o.Get("group")+"-replies"),
+		producer.WithInstanceName(o.Get("name")+"-replies"),
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{o.Get("ns")})),
+		producer.WithSendMsgTimeout(20*time.Second),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Start()
+}
+
+// reply sends a body back with all its bits turned over.
+func reply(consumerName string, p rocketmq.Producer, m *primitive.MessageExt) {
+	status := ""
+	answer, err := consumer.CreateReplyMessage(m, nil) // it would take the body for properties
+	if err == nil {
+		answer.Body = make([]byte, len(m.Body))
+		for i, b := range m.Body {
+			answer.Body[i] = ^b
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		var r *primitive.SendResult
+		if r, err = p.SendSync(ctx, answer); err == nil {
+			status = statuses[r.Status]
+		}
+	}
+	if err != nil {
+		status = err.Error()
+	}
+	emit("event", "replied", "consumer", consumerName, "key", m.GetKeys(), "status", status)
 }
 
 func consumed(name string, work time.Duration, m *primitive.MessageExt) {

@@ -56,14 +56,16 @@ func emit(pairs ...string) {
 }
 
 func (a *agent) answer(order url.Values) {
-	if err := a.run(order); err != nil {
+	var found []string // members of the answer
+	err := a.run(order, &found)
+	if err != nil {
 		emit("id", order.Get("id"), "ok", "false", "error", err.Error())
 		return
 	}
-	emit("id", order.Get("id"), "ok", "true")
+	emit(append(found, "id", order.Get("id"), "ok", "true")...)
 }
 
-func (a *agent) run(o url.Values) error {
+func (a *agent) run(o url.Values, found *[]string) (err error) {
 	switch o.Get("op") {
 	case "producer":
 		p, err := newProducer(o)
@@ -74,14 +76,18 @@ func (a *agent) run(o url.Values) error {
 		a.producers[o.Get("name")] = p
 		a.mu.Unlock()
 		return nil
-	case "send":
+	case "send", "request":
 		a.mu.Lock()
 		p := a.producers[o.Get("producer")]
 		a.mu.Unlock()
 		if p == nil {
 			return fmt.Errorf("no producer %s", o.Get("producer"))
 		}
-		return p.send(o)
+		if o.Get("op") == "send" {
+			return p.send(o)
+		}
+		*found, err = p.request(o)
+		return err
 	case "consumer":
 		c, err := newConsumer(o)
 		if err != nil {
@@ -109,9 +115,9 @@ func (a *agent) run(o url.Values) error {
 		a.mu.Unlock()
 		switch {
 		case p != nil:
-			return p.client.Shutdown()
+			return p.close()
 		case c != nil:
-			return c.client.Shutdown()
+			return c.close()
 		case u != nil:
 			return u.close()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net/url"
 	"strconv"
 	"strings"
@@ -15,8 +16,10 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
+// producing has one of two clients.
 type producing struct {
-	client rocketmq.Producer
+	client       rocketmq.Producer
+	transactions rocketmq.TransactionProducer
 }
 
 func newProducer(o url.Values) (*producing, error) {
@@ -34,11 +37,64 @@ func newProducer(o url.Values) (*producing, error) {
 	if o.Get("trace") == "true" {
 		opts = append(opts, producer.WithTrace(trace(o)))
 	}
+	if o.Get("transactions") == "true" {
+		p, err := rocketmq.NewTransactionProducer(listener(o.Get("name")), opts...)
+		if err != nil {
+			return nil, err
+		}
+		return &producing{transactions: p}, p.Start()
+	}
 	p, err := rocketmq.NewProducer(opts...)
 	if err != nil {
 		return nil, err
 	}
 	return &producing{client: p}, p.Start()
+}
+
+func (p *producing) close() error {
+	if p.transactions != nil {
+		return p.transactions.Shutdown()
+	}
+	return p.client.Shutdown()
+}
+
+// listener is a producer's name. What becomes of a transaction its message says itself: property local at first,
+// property check when asked.
+type listener string
+
+func (listener) ExecuteLocalTransaction(m *primitive.Message) primitive.LocalTransactionState {
+	return state(m.GetProperty("local"))
+}
+
+func (l listener) CheckLocalTransaction(m *primitive.MessageExt) primitive.LocalTransactionState {
+	emit("event", "checked", "producer", string(l), "key", m.GetKeys())
+	return state(m.GetProperty("check"))
+}
+
+func state(word string) primitive.LocalTransactionState {
+	switch word {
+	case "commit":
+		return primitive.CommitMessageState
+	case "rollback":
+		return primitive.RollbackMessageState
+	}
+	return primitive.UnkonwnState
+}
+
+// request waits for the reply to one message.
+func (p *producing) request(o url.Values) ([]string, error) {
+	m, err := message(o, number(o, "first", 0))
+	if err != nil {
+		return nil, err
+	}
+	patience := time.Duration(number(o, "patience", 10000)) * time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Second)
+	defer cancel()
+	r, err := p.client.Request(ctx, patience, m)
+	if err != nil {
+		return nil, err
+	}
+	return []string{"size", strconv.Itoa(len(r.Body)), "crc", strconv.FormatUint(uint64(crc32.ChecksumIEEE(r.Body)), 10)}, nil
 }
 
 // selector sends a message that names its queue there, and others in turn.
@@ -104,6 +160,15 @@ func (p *producing) send(o url.Values) error {
 		return err
 	case "async":
 		return p.async(ctx, o, messages)
+	case "transaction":
+		for _, m := range messages {
+			r, err := p.transactions.SendMessageInTransaction(ctx, m)
+			if err != nil {
+				return err
+			}
+			sent(o, m.GetKeys(), r.SendResult)
+		}
+		return nil
 	}
 	return fmt.Errorf("unknown mode %s", o.Get("mode"))
 }
@@ -163,14 +228,15 @@ func message(o url.Values, i int) (*primitive.Message, error) {
 	return m, err
 }
 
+var statuses = map[primitive.SendStatus]string{primitive.SendOK: "SEND_OK", primitive.SendFlushDiskTimeout: "FLUSH_DISK_TIMEOUT",
+	primitive.SendFlushSlaveTimeout: "FLUSH_SLAVE_TIMEOUT", primitive.SendSlaveNotAvailable: "SLAVE_NOT_AVAILABLE"}
+
 func sent(o url.Values, key string, r *primitive.SendResult) {
 	if r == nil {
 		emit("event", "sent", "id", o.Get("id"), "key", key)
 		return
 	}
-	status := map[primitive.SendStatus]string{primitive.SendOK: "SEND_OK", primitive.SendFlushDiskTimeout: "FLUSH_DISK_TIMEOUT",
-		primitive.SendFlushSlaveTimeout: "FLUSH_SLAVE_TIMEOUT", primitive.SendSlaveNotAvailable: "SLAVE_NOT_AVAILABLE"}[r.Status]
-	emit("event", "sent", "id", o.Get("id"), "key", key, "status", status, "queue", strconv.Itoa(r.MessageQueue.QueueId),
+	emit("event", "sent", "id", o.Get("id"), "key", key, "status", statuses[r.Status], "queue", strconv.Itoa(r.MessageQueue.QueueId),
 		"broker", r.MessageQueue.BrokerName, "offset", strconv.FormatInt(r.QueueOffset, 10), "msgId", r.MsgID, "offsetMsgId", r.OffsetMsgID)
 }
 

@@ -126,11 +126,13 @@ func queries(kind agent.Kind) Play {
 }
 
 // until repeats a question for some seconds: the index follows the log.
-func (s *stage) until(ask func() error) error {
-	limit := time.Now().Add(10 * time.Second)
+func (s *stage) until(ask func() error) error { return s.within(10*time.Second, ask) }
+
+func (s *stage) within(limit time.Duration, ask func() error) error {
+	end := time.Now().Add(limit)
 	for {
 		err := ask()
-		if err == nil || time.Now().After(limit) || s.ctx.Err() != nil {
+		if err == nil || time.Now().After(end) || s.ctx.Err() != nil {
 			return err
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -26,6 +26,11 @@ func Plays() []Play {
 			plays = append(plays, traced(k), pulled(k, "lite"))
 		}
 	}
+	plays = append(plays, transactions(agent.Java4, agent.Java5), transactions(agent.Java5, agent.Go), transactions(agent.Go, agent.Java4))
+	for _, pair := range [][2]agent.Kind{{agent.Java4, agent.Java4}, {agent.Java5, agent.Java5}, {agent.Go, agent.Go},
+		{agent.Java5, agent.Java4}, {agent.Java4, agent.Go}, {agent.Go, agent.Java5}} {
+		plays = append(plays, replies(pair[0], pair[1]))
+	}
 	for _, producer := range agent.Kinds {
 		for _, consumer := range agent.Kinds {
 			// The oldest clients meet themselves and the newest.

@@ -168,7 +168,12 @@ func (s *stage) route(topic string) error {
 }
 
 func (s *stage) producer(kind agent.Kind, o agent.ProducerOptions) (*agent.Producer, error) {
-	p, err := s.Agents[kind].Producer(s.ctx, s.name("producer"), s.name("group"), o)
+	return s.member(kind, s.name("group"), o)
+}
+
+// member is a producer of a given group.
+func (s *stage) member(kind agent.Kind, group string, o agent.ProducerOptions) (*agent.Producer, error) {
+	p, err := s.Agents[kind].Producer(s.ctx, s.name("producer"), group, o)
 	if err == nil {
 		s.stops = append(s.stops, func() { _ = p.Stop(s.ctx) })
 	}
@@ -206,7 +211,9 @@ func sent(m agent.Messages, sent []agent.Sent) error {
 			continue
 		}
 		// The Go client has no message id for a batch, only the broker's ids.
-		if r.Status != "SEND_OK" || len(r.OffsetMsgID) < 32 || r.MsgID == "" && m.Mode != "batch" {
+		// A transaction that the client has ended has no broker id any more.
+		id := len(r.OffsetMsgID) >= 32 || m.Mode == "transaction"
+		if r.Status != "SEND_OK" || !id || r.MsgID == "" && m.Mode != "batch" {
 			return fmt.Errorf("%s: status %s, ids %q and %q", r.Key, r.Status, r.MsgID, r.OffsetMsgID)
 		}
 	}

@@ -14,7 +14,7 @@ import java.util.concurrent.Executors;
  * of its own; answers and events go to standard output as lines that start with '@'. Lines are application/x-www-form-urlencoded
  * so that neither side needs a JSON library. What the orders mean is written in compat/agent/agent.go; the Go twin
  * of this program is compat/goclient. The same source compiles against
- * every client from 3.2.6 (with its old package names) to 5.5.0; lite/ against those that have a lite pull consumer.
+ * every client from 3.2.6 (with its old package names) to 5.5.0; modern/ against those from 4.6 on.
  */
 public final class Agent {
     private static final PrintStream OUT = System.out;
@@ -82,6 +82,14 @@ public final class Agent {
                     p = producers.get(o.get("producer"));
                 }
                 reply.put("msgId", p.recall(o));
+                return;
+            }
+            case "request": {
+                Producer p;
+                synchronized (producers) {
+                    p = producers.get(o.get("producer"));
+                }
+                p.request(o, reply);
                 return;
             }
             case "query": {

@@ -16,11 +16,13 @@ final class Consumer {
     private final String name;
     private final int work;
     private final int fail;
+    private final Replier replier; // or null
 
     Consumer(Form o) throws Exception {
         name = o.get("name");
         work = o.number("work", 0);
         fail = o.number("fail", 0);
+        replier = o.get("reply").equals("true") ? Replier.make(o) : null;
         client = o.get("trace").equals("true") ? traced(o.get("group")) : new DefaultMQPushConsumer(o.get("group"));
         if (o.number("most", 0) > 0) {
             most(o.number("most", 0));
@@ -94,6 +96,9 @@ final class Consumer {
 
     void stop() {
         client.shutdown();
+        if (replier != null) {
+            replier.stop();
+        }
     }
 
     /** False: the messages are to come again. */
@@ -102,6 +107,9 @@ final class Consumer {
         for (MessageExt m : messages) {
             good &= m.getReconsumeTimes() >= fail;
             Received.emit(name, m, work);
+            if (replier != null) {
+                replier.reply(m);
+            }
         }
         return good;
     }

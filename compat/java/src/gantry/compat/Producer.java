@@ -1,5 +1,6 @@
 package gantry.compat;
 
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -7,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.zip.CRC32;
 
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
@@ -19,7 +21,7 @@ final class Producer {
     private final DefaultMQProducer client;
 
     Producer(Form o) throws Exception {
-        client = o.get("trace").equals("true") ? traced(o.get("group")) : new DefaultMQProducer(o.get("group"));
+        client = make(o);
         client.setNamesrvAddr(o.get("ns"));
         client.setInstanceName(o.get("name"));
         client.setSendMsgTimeout(o.number("timeout", 20000));
@@ -29,6 +31,13 @@ final class Producer {
             compressWith(o.get("compress"));
         }
         client.start();
+    }
+
+    private static DefaultMQProducer make(Form o) throws Exception {
+        if (o.get("transactions").equals("true")) {
+            return (DefaultMQProducer) Class.forName("gantry.compat.Transactions").getDeclaredMethod("producer", Form.class).invoke(null, o);
+        }
+        return o.get("trace").equals("true") ? traced(o.get("group")) : new DefaultMQProducer(o.get("group"));
     }
 
     /** Clients before 4.4 know no trace, hence by reflection. */
@@ -79,6 +88,11 @@ final class Producer {
             case "async":
                 async(o, messages);
                 return;
+            case "transaction":
+                for (Message m : messages) {
+                    sent(o, m.getKeys(), transaction(m));
+                }
+                return;
             default:
                 throw new IllegalArgumentException("unknown mode " + o.get("mode"));
         }
@@ -87,6 +101,25 @@ final class Producer {
     /** Clients before 4.0 send no batches, hence by reflection. */
     private SendResult batch(List<Message> messages) throws Exception {
         return (SendResult) DefaultMQProducer.class.getMethod("send", Collection.class).invoke(client, messages);
+    }
+
+    /** This form came with 4.3, hence by reflection. */
+    private SendResult transaction(Message m) throws Exception {
+        return (SendResult) DefaultMQProducer.class.getMethod("sendMessageInTransaction", Message.class, Object.class).invoke(client, m, null);
+    }
+
+    /** Waits for the reply to one message; its size and checksum become members of the answer. Clients before 4.6 cannot, hence by reflection. */
+    void request(Form o, Form reply) throws Exception {
+        Message answer;
+        try {
+            answer = (Message) DefaultMQProducer.class.getMethod("request", Message.class, long.class)
+                .invoke(client, message(o, o.number("first", 0)), (long) o.number("patience", 10000));
+        } catch (InvocationTargetException e) {
+            throw e.getCause() instanceof Exception ? (Exception) e.getCause() : e;
+        }
+        CRC32 crc = new CRC32();
+        crc.update(answer.getBody());
+        reply.put("size", answer.getBody().length).put("crc", crc.getValue());
     }
 
     private void async(Form o, List<Message> messages) throws Exception {
