@@ -3,13 +3,16 @@ package broker
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
+	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/message"
 )
@@ -157,6 +160,64 @@ func TestRecallRefused(t *testing.T) {
 	c := r.call(r.at.Broker, code.RecallMessage, &header.RecallMessageRequest{ProducerGroup: "a\x02b", Topic: "T", RecallHandle: due(5000)}, nil)
 	if c.Code != int32(code.SystemError) || !bytes.Contains(c.Remark, []byte("producerGroup")) {
 		t.Errorf("%d %s", c.Code, c.Remark)
+	}
+}
+
+// Where the timer is (60), and what waits for which topic (61).
+func TestTimerProgress(t *testing.T) {
+	now := time.UnixMilli(1796076771243)
+	r := start(t, setup{now: func() time.Time { return now }})
+	r.mustSend("TopicT", 0, "later", "TIMER_DELAY_SEC\x013\x02")
+	r.mustSend("TopicT", 1, "later", "TIMER_DELAY_SEC\x0130\x02")
+	r.mustSend("TopicU", 0, "later", "TIMER_DELAY_SEC\x01300\x02")
+	until(t, "all are counted", func() bool {
+		c := r.call(r.at.Broker, code.GetTimerMetrics, nil, nil)
+		var m body.TimerMetrics
+		if c.Code != 0 || fastjson.Unmarshal(c.Body, &m) != nil || m.DataVersion == nil {
+			t.Fatalf("%d %s %s", c.Code, c.Remark, c.Body)
+		}
+		return m.TimingCount["TopicT"].Count == 2 && m.TimingCount["TopicU"].Count == 1
+	})
+	until(t, "the checkpoint is behind all", func() bool {
+		c := r.call(r.at.Broker, code.GetTimerCheckPoint, nil, nil)
+		if c.Code != 0 || len(c.Body) != 56 {
+			t.Fatalf("%d %s %x", c.Code, c.Remark, c.Body)
+		}
+		return binary.BigEndian.Uint64(c.Body[24:]) == 3 && binary.BigEndian.Uint64(c.Body) <= uint64(now.UnixMilli())
+	})
+}
+
+// Without timers both say so, and nothing that wants one is lost in silence
+// (apache/rocketmq#6722).
+func TestTimersOff(t *testing.T) {
+	r := start(t, setup{set: map[string]string{"timerWheelEnable": "false"}})
+	for rq, want := range map[code.Request]string{code.GetTimerCheckPoint: "The checkpoint is null", code.GetTimerMetrics: "The timer message store is null"} {
+		if c := r.call(r.at.Broker, rq, nil, nil); c.Code != int32(code.SystemError) || string(c.Remark) != want {
+			t.Errorf("%v: %d %s", rq, c.Code, c.Remark)
+		}
+	}
+	c, _ := r.send("T", 0, "x", "TIMER_DELAY_SEC\x011\x02")
+	if c.Code != int32(code.SystemError) || !bytes.Contains(c.Remark, []byte("timerWheelEnable is false")) {
+		t.Errorf("%d %s", c.Code, c.Remark)
+	}
+	r.mustSend("T", 0, "x", "DELAY\x011\x02TIMER_DELAY_SEC\x011\x02")
+}
+
+// Left-over times of an ordinary message do not act later: what the servers have
+// timed before is delivered at once when somebody sends it on, and keeps its
+// properties; a level takes precedence and takes the times away (apache/rocketmq#5104).
+func TestLeftOverTimes(t *testing.T) {
+	r, _ := withTimers(t, nil, func(int64) int64 { return 0 })
+	r.mustSend("T", 0, "again", "TIMER_DELAY_SEC\x0130\x02TIMER_OUT_MS\x015\x02TIMER_ENQUEUE_MS\x016\x02REAL_TOPIC\x01U\x02")
+	r.mustSend("T", 0, "past", "TIMER_DELIVER_MS\x011000\x02")
+	r.mustSend("T", 0, "waits", "DELAY\x0199\x02TIMER_DELIVER_MS\x01abc\x02")
+	r.awaitMax("T", 0, 2)
+	r.awaitMax("SCHEDULE_TOPIC_XXXX", 17, 1)
+	if got := r.everything("T", 0); !strings.Contains(props(got[0]), "TIMER_OUT_MS=5 TIMER_ENQUEUE_MS=6 REAL_TOPIC=U ") || string(got[1].Body) != "past" {
+		t.Errorf("%s", props(got[0]))
+	}
+	if got := r.everything("SCHEDULE_TOPIC_XXXX", 17); strings.Contains(props(got[0]), "TIMER") || !strings.Contains(props(got[0]), "DELAY=18") {
+		t.Errorf("%s", props(got[0]))
 	}
 }
 

@@ -68,6 +68,20 @@ func TestBenchDelay(t *testing.T) {
 	}
 }
 
+func TestBenchTimed(t *testing.T) {
+	b := launch(t, "gantry", nil, append([]string{"broker"}, onFreePorts(t.TempDir())...)...)
+	args := []string{"bench", "delay", "--addr", b.ready()["broker"], "--after", "700ms", "--rate", "2000", "-d", "500ms", "--queues", "2"}
+	out, said, code := execute(t, "gantry", nil, append(args, "--json")...)
+	var r delayResult
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, said)
+	}
+	// Within a slot of a second, and to the millisecond: half of them are delivered well before its end.
+	if r.Level != 0 || r.Delay != "700ms" || r.Messages < 100 || r.Rate <= 0 || r.Early != 0 || r.Late.P50 <= 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestBenchRefused(t *testing.T) {
 	b := launch(t, "gantry", nil, append([]string{"broker", "--set", "autoCreateTopicEnable=false"}, onFreePorts(t.TempDir())...)...)
 	addr := b.ready()["broker"]
