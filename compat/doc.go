@@ -8,6 +8,7 @@
 //	frames                  raw requests and the scripts that hold them
 //	refusals                what Java's and Gantry's servers answer to the same raw requests
 //	selectors               what SQL92 conditions choose, beside RocketMQ's own classes and its broker
+//	differential            random raw requests to both, answers and stores compared
 //	official                the official integration tests, run against Gantry
 //	run                     command: one play against running servers or against any pair of servers
 package compat

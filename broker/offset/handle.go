@@ -79,7 +79,7 @@ func (h *Handlers) Commit(r *remoting.Request) {
 }
 
 func orNull(name []byte) string {
-	if len(name) == 0 {
+	if name == nil {
 		return "null"
 	}
 	return string(name)

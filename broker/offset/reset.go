@@ -1,6 +1,7 @@
 package offset
 
 import (
+	"cmp"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -130,7 +131,7 @@ func (h *Handlers) resetThere(r *remoting.Request, t *topic.Topic, q *header.Res
 	for id := range t.Config().WriteQueueNums {
 		was := h.Offsets.Get([]byte(q.Topic), []byte(q.Group), id)
 		if was == -1 {
-			r.Fail(code.SystemError, fmt.Sprintf("THe consumer group <%s> not exist", orNull([]byte(q.Group))))
+			r.Fail(code.SystemError, fmt.Sprintf("THe consumer group <%s> not exist", cmp.Or(q.Group, "null")))
 			return
 		}
 		time := q.Timestamp

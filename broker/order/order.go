@@ -16,6 +16,7 @@ package order
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -240,5 +241,17 @@ func (l *Locks) UnlockBatch(r *remoting.Request) {
 var errNoGroup = errors.New("consumerGroup is missing")
 
 func read(r *remoting.Request) (d body.LockBatchRequestBody, err error) {
-	return d, fastjson.Unmarshal(r.Cmd.Body, &d)
+	err = fastjson.Unmarshal(r.Cmd.Body, &d)
+	d.MqSet = unique(d.MqSet)
+	return d, err
+}
+
+// unique leaves each queue once, as Java does, which reads a set.
+func unique(queues []body.MessageQueue) []body.MessageQueue {
+	seen := make(map[body.MessageQueue]bool, len(queues))
+	return slices.DeleteFunc(queues, func(q body.MessageQueue) bool {
+		was := seen[q]
+		seen[q] = true
+		return was
+	})
 }

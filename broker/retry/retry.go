@@ -196,6 +196,9 @@ func (m *back) stored(*put.Message) {
 		if !ok {
 			remark = "UNKNOWN_ERROR"
 		}
+		if errors.Is(d.Err, message.ErrPropertiesTooLong) {
+			remark = "PROPERTIES_SIZE_EXCEEDED"
+		}
 		if d.Err != nil {
 			remark += ": " + d.Err.Error()
 		}

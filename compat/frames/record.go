@@ -11,6 +11,7 @@ import (
 type Record struct {
 	Size           int
 	Magic          uint32
+	CRC            uint32 // of the body, checked
 	Queue          int32
 	Flag           int32
 	Offset         int64 // in the queue
@@ -86,7 +87,7 @@ func record(b []byte) (Record, error) {
 	if r.Magic != magicV1 && r.Magic != magicV2 {
 		return r, fmt.Errorf("magic %08x", r.Magic)
 	}
-	crc := uint32(c.int32())
+	r.CRC = uint32(c.int32())
 	r.Queue, r.Flag, r.Offset, r.Physical, r.SysFlag, r.Born = c.int32(), c.int32(), c.int64(), c.int64(), c.int32(), c.int64()
 	r.BornHost = c.host(r.SysFlag&16 != 0)
 	r.Stored = c.int64()
@@ -104,8 +105,8 @@ func record(b []byte) (Record, error) {
 		return r, fmt.Errorf("ends inside a field")
 	case len(c.b) != 0:
 		return r, fmt.Errorf("%d bytes behind the properties", len(c.b))
-	case crc32.ChecksumIEEE(r.Body)&0x7fffffff != crc:
-		return r, fmt.Errorf("CRC of the body is %08x, the record says %08x", crc32.ChecksumIEEE(r.Body)&0x7fffffff, crc)
+	case crc32.ChecksumIEEE(r.Body)&0x7fffffff != r.CRC:
+		return r, fmt.Errorf("CRC of the body is %08x, the record says %08x", crc32.ChecksumIEEE(r.Body)&0x7fffffff, r.CRC)
 	}
 	return r, nil
 }
