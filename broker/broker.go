@@ -139,13 +139,6 @@ func New(o Options) (*Broker, error) {
 		return nil, err
 	}
 	so.Interrupted = o.Interrupted
-	// Before the store: what it dispatches again gets its bit maps anew.
-	if b.filters, err = filter.New(filter.Options{File: b.configFile("consumerFilter.json"), Settings: b.set, Now: b.now, Log: b.log}); err != nil {
-		return nil, err
-	}
-	if err := b.filters.Load(); err != nil {
-		return nil, err
-	}
 	if b.store, err = store.Open(so); err != nil {
 		return nil, err
 	}
@@ -156,9 +149,13 @@ func New(o Options) (*Broker, error) {
 	return b, nil
 }
 
-// loadTopics reads which topics there are, and so which kind of queues they have: the
-// store cannot be opened before. It is called when the store is locked.
-func (b *Broker) loadTopics() error {
+// loadFirst reads what the store needs to be opened: which topics there are, and so which
+// kind of queues they have, and the filters, since what is dispatched again gets its bit
+// maps anew. It is called when the store is locked.
+func (b *Broker) loadFirst() (err error) {
+	if b.filters, err = filter.New(filter.Options{File: b.configFile("consumerFilter.json"), Settings: b.set, Now: b.now, Log: b.log}); err != nil {
+		return err
+	}
 	b.stats = stats.New(b.set.String("brokerClusterName"), b.now())
 	b.topics = topic.New(topic.Options{
 		File: b.configFile("topics.json"), Settings: b.set, Stats: b.stats,
@@ -168,7 +165,7 @@ func (b *Broker) loadTopics() error {
 		OnDelete: b.dropTopic,
 		Now:      b.now, Log: b.log,
 	})
-	return b.topics.Load()
+	return errors.Join(b.topics.Load(), b.filters.Load())
 }
 
 // load makes the rest of the state and reads its files. Nothing is saved before all of

@@ -65,7 +65,7 @@ func (b *Broker) storeOptions() (store.Options, error) {
 		QueueFileSize: s.Int64("mappedFileSizeConsumeQueue"),
 		BatchFileSize: s.Int64("mapperFileSizeBatchConsumeQueue"),
 		Batches:       func(topic string) (batches, known bool) { return b.topics.Batches(topic) },
-		Locked:        b.loadTopics,
+		Locked:        b.loadFirst,
 		FlushQueues:   s.Duration("flushConsumeQueueThoroughInterval"),
 		NoIndex:       !s.Bool("messageIndexEnable"),
 		IndexSlots:    s.Int("maxHashSlotNum"),
