@@ -165,7 +165,7 @@ func (o *op) went(fault string) {
 		}
 	}
 	props := o.props
-	if level > 0 && o.down != nil {
+	if times := put.ReadTimes(props); o.down != nil && (level > 0 || times.Count()) {
 		props = o.down // what waits is written anew by the original
 	}
 	wait, said := message.Get(o.props, message.PropertyWait)
@@ -177,6 +177,7 @@ func (o *op) went(fault string) {
 		},
 		Topic: o.topic,
 		Level: int32(level),
+		Timed: true,
 		Wait:  !said || strings.EqualFold(string(wait), "true"),
 		Done:  func(*put.Message) { o.stored() },
 	}
