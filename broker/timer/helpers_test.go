@@ -47,6 +47,7 @@ type setup struct {
 	segment int64
 	log     *zap.Logger
 	policy  *retention.Policy
+	root    string // "/s"
 }
 
 // fixture is a store with a Service that the test steps itself.
@@ -75,6 +76,10 @@ func open(t testing.TB, o setup) *fixture {
 	if o.log == nil {
 		o.log = zaptest.NewLogger(t, zaptest.Level(zap.FatalLevel))
 	}
+	slots := int64(0)
+	if o.root == "" {
+		o.root, slots = "/s", 1500
+	}
 	f := &fixture{t: t, fs: o.fs, clock: o.clock, seen: map[string]int64{}}
 	f.set = settings.NewOn(settings.Host{Home: "/", Name: "host", Address: "127.0.0.1", CPUs: 2}, "BrokerConfig", "MessageStoreConfig")
 	all := map[string]string{"mappedFileSizeTimerLog": "20000", "timerRollWindowSlot": "600"}
@@ -84,7 +89,7 @@ func open(t testing.TB, o setup) *fixture {
 			t.Fatal(p.Text())
 		}
 	}
-	so := store.Options{FS: o.fs, Root: "/s", Now: o.clock.now, QueueFileSize: 20_000,
+	so := store.Options{FS: o.fs, Root: o.root, Now: o.clock.now, QueueFileSize: 20_000,
 		CommitLog: commitlog.Options{SegmentSize: o.segment}, IndexSlots: 100, IndexEntries: 400,
 		BeforeDelete: func(end int64) error { return f.Rescue(end) }}
 	if o.segment == 0 {
@@ -100,14 +105,14 @@ func open(t testing.TB, o setup) *fixture {
 	t.Cleanup(func() { f.store.Close(t.Context()) })
 	f.stats = stats.New("DefaultCluster", o.clock.now())
 	file := func(name string) *configfile.File {
-		return configfile.New(configfile.Options{FS: o.fs, Path: name, Evidence: "/s/gantry", Now: o.clock.now})
+		return configfile.New(configfile.Options{FS: o.fs, Path: name, Evidence: o.root + "/gantry", Now: o.clock.now})
 	}
-	f.topics = topic.New(topic.Options{File: file("/s/config/topics.json"), Settings: f.set, Stats: f.stats, Queue: f.store.Queue, Now: o.clock.now})
+	f.topics = topic.New(topic.Options{File: file(o.root + "/config/topics.json"), Settings: f.set, Stats: f.stats, Queue: f.store.Queue, Now: o.clock.now})
 	if err := f.topics.Load(); err != nil {
 		t.Fatal(err)
 	}
-	f.Service, err = New(Options{FS: o.fs, Root: "/s", Metrics: file("/s/config/timermetrics"), Settings: f.set, Store: f.store, Topics: f.topics,
-		Stats: f.stats, Now: o.clock.now, Log: o.log, slots: 1500})
+	f.Service, err = New(Options{FS: o.fs, Root: o.root, Metrics: file(o.root + "/config/timermetrics"), Settings: f.set, Store: f.store, Topics: f.topics,
+		Stats: f.stats, Now: o.clock.now, Log: o.log, slots: slots})
 	if err != nil {
 		t.Fatal(err)
 	}

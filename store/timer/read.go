@@ -15,8 +15,8 @@ import (
 func (f *Files) Chain(s Slot, each func(pos int64, u *Unit)) error {
 	b := block{f: f}
 	good := f.end.Load() // the chain is whole from here on
+	var u Unit
 	for pos := s.Last; pos >= 0 && pos >= f.series.Min(); {
-		var u Unit
 		raw, err := b.at(pos)
 		if errors.Is(err, segment.ErrNotFound) && pos < f.series.Min() {
 			return nil // deleted this moment
@@ -102,6 +102,7 @@ func (b *block) at(pos int64) ([]byte, error) {
 // the limit.
 func (f *Files) walk(from, limit int64, each func(pos int64, u *Unit) bool) (end int64, stopped bool, err error) {
 	buf := make([]byte, 64<<10)
+	var u Unit
 	pos := from
 	for pos < limit {
 		g, ok := f.series.Find(pos)
@@ -119,7 +120,6 @@ func (f *Files) walk(from, limit int64, each func(pos int64, u *Unit) bool) (end
 		}
 		b := buf[:n]
 		for pos < limit {
-			var u Unit
 			switch err := u.Decode(b); {
 			case errors.Is(err, errBlank):
 				pos = g.End()

@@ -36,6 +36,7 @@ type wheel struct {
 	slots     int64
 	file      vfs.File // nil: there is none yet, all slots are empty
 	unsynced  bool     // the file was written
+	one       [slotSize]byte
 	dirty     map[int32]*page
 	flushing  map[int32]*page // being written: not changed any more
 }
@@ -119,9 +120,8 @@ func (w *wheel) slot(ms int64) (s Slot, ok bool, err error) {
 
 // at returns the slot that lies at an index, whatever its time.
 func (w *wheel) at(index int64) (Slot, error) {
-	var b [slotSize]byte
-	err := w.read(b[:], index*slotSize)
-	return decodeSlot(b[:], w.precision), err
+	err := w.read(w.one[:], index*slotSize)
+	return decodeSlot(w.one[:], w.precision), err
 }
 
 // load has the page of a slot in memory, to be changed.
