@@ -27,6 +27,7 @@ var with = map[string]map[string]string{
 	"lockstrict.txt":       {"lockInStrictMode": "true", "totalReplicas": "3"},
 	"transactioncheck.txt": {"transactionTimeOut": "1000", "transactionCheckInterval": "1000", "transactionCheckMax": "2"},
 	"timeroff.txt":         {"timerWheelEnable": "false"},
+	"sqlext.txt":           {"enablePropertyFilter": "true", "enableConsumeQueueExt": "true", "enableCalcFilterBitMap": "true"},
 }
 
 // TestJavaAnswers plays the scripts of raw requests that were recorded against

@@ -132,10 +132,6 @@ func CheckSettings(s *settings.Set) (warnings []string, err error) {
 	if s.Bool("popConsumerKVServiceInit") && !s.Bool("popConsumerKVServiceEnable") {
 		warnings = append(warnings, "popConsumerKVServiceInit=true: the key-value service of POP is not built; the file based service is used, as Java does until popConsumerKVServiceEnable is set")
 	}
-	if s.Bool("enableConsumeQueueExt") {
-		// The extensions only spare an SQL filter some reads of the log; Java reads queues without them as well.
-		warnings = append(warnings, "enableConsumeQueueExt=true: consume queue extensions are not built; queues are written without them")
-	}
 	if kind := s.String("metricsExporterType"); kind != "" && !strings.EqualFold(kind, "DISABLE") {
 		warnings = append(warnings, "metricsExporterType="+kind+": metrics are not exported yet")
 	}
@@ -159,7 +155,6 @@ var foreignData = []storeData{
 	{"config/topicQueueMapping.json.bak", mappedTopics, "static topics are not built yet; their offsets would be wrong"},
 	{"compaction/compactionLog", filled, "compacted topics are not built yet; their messages would be missing"},
 	{"compaction/compactionCq", filled, "compacted topics are not built yet; their messages would be missing"},
-	{"consumequeue_ext", filled, "consume queue extensions are not built yet; the queues refer to them and tag filters would be wrong"},
 	{"consumequeue_rocksdb", rocksDB, noRocksDB + "; the store was written with storeType=defaultRocksDB or with double writing"},
 	{"config/topics", rocksDB, noRocksDB + "; topics would be missing"},
 	{"config/subscriptionGroups", rocksDB, noRocksDB + "; groups would be missing"},

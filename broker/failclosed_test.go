@@ -98,7 +98,7 @@ func TestSupportedSettings(t *testing.T) {
 			t.Errorf("%v: %v %v", c, err, warnings)
 		}
 	}
-	for key, value := range map[string]string{"popConsumerKVServiceInit": "true", "metricsExporterType": "PROM", "enableConsumeQueueExt": "true"} {
+	for key, value := range map[string]string{"popConsumerKVServiceInit": "true", "metricsExporterType": "PROM"} {
 		s := brokerSettings()
 		s.Put(key, value)
 		if warnings, err := CheckSettings(s); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], key) {
@@ -160,7 +160,7 @@ func TestUnsupportedStore(t *testing.T) {
 		{"compaction/compactionCq/T/0/0", "x", true},
 		{"compaction/position-checkpoint", `{"empty":true,"queueOffsetMap":{}}`, false}, // every Java broker has it
 		{"batchconsumequeue/T/0/0", "x", false},
-		{"consumequeue_ext/T/0/0", "x", true},
+		{"consumequeue_ext/T/0/0", "x", false},
 		{"consumequeue_rocksdb/CURRENT", "MANIFEST", true},
 		{"config/topics/CURRENT", "MANIFEST", true},
 		{"config/subscriptionGroups/CURRENT", "MANIFEST", true},

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"sync"
@@ -238,7 +239,7 @@ func (c *cleaner) expire(p retention.Policy) {
 			moves = moves[:0]
 		}
 	}
-	if !c.moveOn(moves, p) {
+	if !c.moveOn(moves, p) || !c.expireExtensions(func() bool { return c.pause(p.QueuePause) }) {
 		return
 	}
 	if s.index != nil {
@@ -330,6 +331,7 @@ func (s *Store) RestartExpired(spared func(topic string) bool) (restarted int, e
 			if ok {
 				restarted++
 				s.log.Info("an expired queue is removed", zap.Stringer("queue", q))
+				err = errors.Join(err, s.extensions.DeleteQueue(q.Topic, q.ID))
 			}
 			return err
 		})

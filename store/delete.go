@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -63,6 +64,6 @@ func (s *Store) deleteTopics() {
 	s.deleted = next
 	for _, d := range list {
 		s.builder.Forget(d.topic, end)
-		d.err = s.queues.Delete(d.topic)
+		d.err = errors.Join(s.queues.Delete(d.topic), s.extensions.Delete(d.topic))
 	}
 }

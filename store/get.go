@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/extension"
 	"github.com/gantrymq/gantry/store/segment"
 )
 
@@ -54,12 +55,15 @@ type Limits struct {
 type Filter struct {
 	// Tags looks at the tags code of a queue unit.
 	Tags func(tagsCode int64) bool
+	// Bits looks at the bit map of a message's extended unit, if there is one, and at the
+	// time at which the message was stored, ms.
+	Bits func(storeTime int64, bits []byte) bool
 	// Message looks at the properties of the message itself, which costs reading it.
 	Message func(props []byte) bool
 }
 
 // all says that every message is taken.
-func (f *Filter) all() bool { return f.Tags == nil && f.Message == nil }
+func (f *Filter) all() bool { return f.Tags == nil && f.Bits == nil && f.Message == nil }
 
 // maxAnswer is how many bytes of messages one answer holds at most, but for the
 // first message: more would not fit into a frame, and the client would get
@@ -85,8 +89,9 @@ type Result struct {
 	views  []segment.View
 	bufs   []*buffer
 
-	units [unitsAtOnce]consumequeue.Unit
-	picks []pick
+	units    [unitsAtOnce]consumequeue.Unit
+	extended extension.Reader
+	picks    []pick
 }
 
 const unitsAtOnce = 64
@@ -130,6 +135,7 @@ func (r *Result) drop() {
 	clear(r.bufs)
 	r.views, r.segs, r.bufs, r.picks = r.views[:0], r.segs[:0], r.bufs[:0], r.picks[:0]
 	r.bytes, r.Count = 0, 0
+	r.extended.Reset()
 }
 
 // Get reads messages of a queue from offset from on. q may be nil, for a queue nobody has written to. It may
@@ -238,9 +244,19 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 				}
 				lastPhysical = u.PhysicalOffset
 				r.SuggestSlave = logEnd-lastPhysical > memory
+				var wish taking
 				switch {
 				case u.PhysicalOffset < skipTo:
-				case filter.Tags != nil && !u.ExtAddress() && !filter.Tags(u.TagsCode):
+				case u.ExtAddress():
+					wish = g.extended(q, u)
+				case filter.Tags != nil && !filter.Tags(u.TagsCode):
+					wish = refused
+				}
+				switch {
+				case u.PhysicalOffset < skipTo:
+				case wish == cold:
+					return r.Count > 0
+				case wish == refused:
 					if r.Count == 0 {
 						r.Status = NoMatchedMessage
 					}
@@ -261,7 +277,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 					case cold: // the rest too: what there is will do
 						return r.Count > 0
 					case broken: // the next call will see
-						return true
+						return g.finish()
 					case taken:
 						r.Status = Found
 					case refused:
@@ -300,6 +316,8 @@ type getter struct {
 
 	viewAt int64 // offset of the last view, if there is one
 	looked int   // messages that were looked at
+
+	series *extension.Series // of the queue, once it was looked for
 
 	// What was read for messages that have to be looked at, from run.at on; nil if
 	// nothing was, or if a message in it was taken: then it is one of r.bufs.

@@ -138,7 +138,7 @@ func (s *Store) measureDisk(p retention.Policy) disk {
 	d.Queues, _ = one(s.queueDir())
 	if p.Replicas > 1 {
 		d.Partition = int64(total)
-		d.Own = int64(len(s.commitLog.Segments()))*s.o.CommitLog.SegmentSize + s.queues.Bytes()
+		d.Own = int64(len(s.commitLog.Segments()))*s.o.CommitLog.SegmentSize + s.queues.Bytes() + s.extensions.Bytes()
 		if s.index != nil {
 			d.Own += s.index.Bytes()
 		}

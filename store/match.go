@@ -3,10 +3,46 @@ package store
 import (
 	"errors"
 
+	"go.uber.org/zap"
+
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/consumequeue"
 	"github.com/gantrymq/gantry/store/segment"
 )
+
+// extended asks the filter about a unit that has an extended one. One that cannot be
+// read is no reason to keep a message back: clients look at its tag, and an expression
+// at the message.
+func (g *getter) extended(q *consumequeue.Queue, u *consumequeue.Unit) taking {
+	f := g.filter
+	if f.Tags == nil && f.Bits == nil {
+		return taken
+	}
+	if g.series == nil {
+		if g.series = g.s.extensions.Find(q.Topic, q.ID); g.series == nil {
+			return taken
+		}
+	}
+	e, ok, isCold, err := g.r.extended.Read(g.series, u.TagsCode, g.hotOnly)
+	switch {
+	case isCold:
+		return cold
+	case !ok:
+		g.s.lostExtended(q, u.TagsCode, err)
+	case f.Tags != nil && !f.Tags(e.TagsCode), f.Bits != nil && !f.Bits(e.StoreTime, e.Bits):
+		return refused
+	}
+	return taken
+}
+
+// lostExtended logs an extended unit that is not there, the first and then every
+// thousandth.
+func (s *Store) lostExtended(q *consumequeue.Queue, address int64, err error) {
+	if n := s.lostUnits.Add(1); n == 1 || n%1000 == 0 {
+		s.log.Error("an extended unit of a queue cannot be read; the message passes filters by tag", zap.Stringer("queue", q),
+			zap.Int64("address", address), zap.Int64("times", n), zap.Error(err))
+	}
+}
 
 // takeIf adds a message if the filter wants it, which its properties tell.
 func (g *getter) takeIf(u *consumequeue.Unit, more []consumequeue.Unit) taking {

@@ -42,6 +42,12 @@ type Options struct {
 	// (flushConsumeQueueThoroughInterval), 60 s.
 	FlushQueues time.Duration
 
+	// Extend: queue units get extended ones, with the bits that Bits appends for a message;
+	// Bits may be nil (enableConsumeQueueExt). Those that are there are read in any case.
+	Extend        bool
+	Bits          func(dst, topic, props []byte) []byte
+	ExtensionSize int64 // mappedFileSizeConsumeQueueExt, bytes
+
 	NoIndex      bool // messageIndexEnable=false
 	IndexSlots   int  // maxHashSlotNum
 	IndexEntries int  // maxIndexNum

@@ -68,6 +68,9 @@ func (s *Store) recover() error {
 	if err := errors.Join(r.interrupted(), r.trimQueues()); err != nil {
 		return err
 	}
+	if err := r.settleExtensions(); err != nil {
+		return err
+	}
 	if err := r.recoverIndex(); err != nil {
 		return err
 	}
@@ -108,6 +111,9 @@ func (r *recovery) loadQueues() (err error) {
 			return m, ok
 		}
 	}
+	if err := r.extensions.Load(); err != nil {
+		return err
+	}
 	r.problems, err = r.queues.Load(r.commitLog.Min(), known)
 	r.reach = -1
 	for _, q := range r.queues.Queues() {
@@ -137,7 +143,7 @@ func (r *recovery) emptyLog() error {
 	if had {
 		r.log.Error("there are no commit log files, but queues or keys: they are set aside", zap.String("commitlog", r.o.CommitLog.Dir))
 		r.queues.Close()
-		if err := errors.Join(r.setAside(r.queueDir()), r.setAside(r.batchDir())); err != nil {
+		if err := errors.Join(r.setAside(r.queueDir()), r.setAside(r.batchDir()), r.setAside(r.extensionDir())); err != nil {
 			return err
 		}
 		r.newQueues()
@@ -501,9 +507,9 @@ func (r *recovery) settle() error {
 		}
 		q.Counter.Set(q.Max())
 	}
-	dirty, err := r.queues.TakeDirty()
+	d, err := r.takeDirty()
 	if err == nil {
-		err = dirty.Sync()
+		err = d.Sync()
 	}
 	if err == nil && r.index != nil {
 		err = errors.Join(r.index.WriteOut(), r.index.Flush(r.need < r.end))

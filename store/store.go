@@ -16,6 +16,7 @@ import (
 	"github.com/gantrymq/gantry/store/configfile"
 	"github.com/gantrymq/gantry/store/consumequeue"
 	"github.com/gantrymq/gantry/store/dispatch"
+	"github.com/gantrymq/gantry/store/extension"
 	"github.com/gantrymq/gantry/store/index"
 	"github.com/gantrymq/gantry/store/vfs"
 	"go.uber.org/zap"
@@ -58,6 +59,7 @@ type Store struct {
 	lock       io.Closer
 	commitLog  *commitlog.Log
 	queues     *consumequeue.Table
+	extensions *extension.Table
 	index      *index.Index // nil with NoIndex
 	checkpoint *checkpoint.File
 	builder    *dispatch.Queues
@@ -83,6 +85,7 @@ type Store struct {
 
 	puts       putMinutes
 	wrongUnits atomic.Int64
+	lostUnits  atomic.Int64 // extended units that were not there
 }
 
 // Open opens or creates a store and recovers it. When it fails nothing was
@@ -157,8 +160,14 @@ func (s *Store) newQueues() {
 		FS: s.o.FS, Dir: s.queueDir(), FileSize: s.o.QueueFileSize, BatchDir: s.batchDir(), BatchFileSize: s.o.BatchFileSize,
 		Batches: s.o.Batches, Descriptors: s.o.QueueDescriptors, Log: s.log,
 	})
+	s.extensions = extension.New(extension.Options{FS: s.o.FS, Dir: s.extensionDir(), FileSize: s.o.ExtensionSize, Log: s.log})
 	s.builder = &dispatch.Queues{Table: s.queues, Levels: s.o.DelayLevels, Log: s.log}
+	if s.o.Extend {
+		s.builder.Extensions, s.builder.Bits = s.extensions, s.o.Bits
+	}
 }
+
+func (s *Store) extensionDir() string { return path.Join(s.o.Root, "consumequeue_ext") }
 
 func (s *Store) queueDir() string { return path.Join(s.o.Root, "consumequeue") }
 
@@ -283,7 +292,7 @@ func (s *Store) lookAfter() error {
 
 // writeOut runs on the dispatcher.
 func (s *Store) writeOut() error {
-	err := s.queues.Tick()
+	err := errors.Join(s.extensions.WriteOut(), s.queues.Tick())
 	if err == nil && s.index != nil {
 		err = errors.Join(s.index.WriteOut(), s.index.Heal())
 	}
@@ -293,11 +302,11 @@ func (s *Store) writeOut() error {
 // flushDerived makes durable what was dispatched until now, and moves the
 // checkpoint to it.
 func (s *Store) flushDerived() error {
-	var dirty *consumequeue.Dirty
+	var d dirty
 	var offset, storeTime, end int64
 	collect := func() (err error) {
 		end = s.dispatcher.Position()
-		if dirty, err = s.queues.TakeDirty(); err == nil && s.index != nil {
+		if d, err = s.takeDirty(); err == nil && s.index != nil {
 			err = s.index.WriteOut()
 		}
 		offset, storeTime = s.builder.LastOffset, s.builder.LastTime
@@ -310,7 +319,7 @@ func (s *Store) flushDerived() error {
 	if err := s.commitLog.Flush(); err != nil {
 		return err
 	}
-	if err := dirty.Sync(); err != nil {
+	if err := d.Sync(); err != nil {
 		return err
 	}
 	if s.index != nil {
@@ -511,9 +520,9 @@ func (s *Store) finish(ctx context.Context) error {
 	if errors.Join(errs...) != nil {
 		return errors.Join(errs...)
 	}
-	dirty, err := s.queues.TakeDirty()
+	d, err := s.takeDirty()
 	if err == nil {
-		err = dirty.Sync()
+		err = d.Sync()
 	}
 	if err == nil && s.index != nil {
 		err = errors.Join(s.index.WriteOut(), s.index.Flush(true))

@@ -14,6 +14,7 @@ import (
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store"
 	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/extension"
 )
 
 const (
@@ -50,12 +51,13 @@ type level struct {
 	idle  atomic.Bool  // it sleeps until a message comes
 	wake  chan struct{}
 
-	units   [batchMessages]consumequeue.Unit
-	room    [batchMessages]put.Message
-	records []byte // of the batch, as they waited
-	batch   []*put.Message
-	offsets [batchMessages]int64 // of the batch
-	failing bool                 // the last try failed: said once
+	units    [batchMessages]consumequeue.Unit
+	extended extension.Reader
+	room     [batchMessages]put.Message
+	records  []byte // of the batch, as they waited
+	batch    []*put.Message
+	offsets  [batchMessages]int64 // of the batch
+	failing  bool                 // the last try failed: said once
 }
 
 func newLevel(s *Service, number int32) *level {
@@ -143,6 +145,11 @@ func (l *level) step(now time.Time) time.Duration {
 	if n == 0 { // the queue has just been cut
 		return retryAfter
 	}
+	for i := range l.units[:n] {
+		if err := l.dueTime(&l.units[i], from+int64(i)); err != nil {
+			return l.failed("delayed messages cannot be read", from, err, readAgainAfter)
+		}
+	}
 	ready, size, wait := l.ready(l.units[:n], now)
 	if ready == 0 {
 		return wait
@@ -152,6 +159,28 @@ func (l *level) step(now time.Time) time.Duration {
 		return l.failed("a delayed message cannot be read", from, err, readAgainAfter)
 	}
 	return l.deliver(from, to)
+}
+
+// dueTime puts the time at which message n is due into its unit: where the store writes
+// extended units, those have it. If that one is lost the time follows from the
+// message's, as in the original; one that is lost too is passed over.
+func (l *level) dueTime(u *consumequeue.Unit, n int64) error {
+	if !u.ExtAddress() {
+		return nil
+	}
+	e, ok, err := l.s.o.Store.Extended(&l.extended, l.queue, *u)
+	switch at := int64(0); {
+	case err != nil:
+		return err
+	case ok:
+		u.TagsCode = e.TagsCode
+	default:
+		if at = l.s.o.Store.StoreTime(l.queue, n); at >= 0 {
+			at += l.delay.Milliseconds()
+		}
+		u.TagsCode = at
+	}
+	return nil
 }
 
 // ready returns how many of the first units are due and fit into a batch, and the

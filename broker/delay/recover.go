@@ -25,7 +25,7 @@ func (l *level) passDelivered(ctx context.Context) {
 	for ; to < end && ctx.Err() == nil; to++ {
 		l.records = l.records[:0]
 		u, ok, err := l.queue.Unit(to)
-		if err != nil || !ok || u.TagsCode > l.s.o.Store.Log().StoreTime() {
+		if err != nil || !ok || l.dueTime(&u, to) != nil || u.TagsCode > l.s.o.Store.Log().StoreTime() {
 			break
 		}
 		m := &l.room[0]

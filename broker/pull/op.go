@@ -36,14 +36,16 @@ type op struct {
 	message hold.Matcher              // data, or what stands for it on a retry topic; nil with tags
 	match   func(tagsCode int64) bool // made once; looks at sub
 	look    func(props []byte) bool   // made once; looks at message
-	res     *store.Result
-	resp    header.PullMessageResponse
-	refusal refusal
-	held    hold.Held
-	taken   header.Opt[int64] // the reset offset that is in res
-	lite    bool              // LITE_PULL_MESSAGE
-	mayWait bool              // for a disk: this is a lane
-	second  bool              // it was held, and what it finds now is answered
+
+	possible func(storeTime int64, bits []byte) bool // made once; looks at data
+	res      *store.Result
+	resp     header.PullMessageResponse
+	refusal  refusal
+	held     hold.Held
+	taken    header.Opt[int64] // the reset offset that is in res
+	lite     bool              // LITE_PULL_MESSAGE
+	mayWait  bool              // for a disk: this is a lane
+	second   bool              // it was held, and what it finds now is answered
 
 	committed bool // the offset that came with it is stored
 }
@@ -52,6 +54,7 @@ func newOp(p *Processor) *op {
 	o := &op{p: p}
 	o.match = func(tagsCode int64) bool { return o.sub.Match(tagsCode) }
 	o.look = func(props []byte) bool { return o.message.Match(props) }
+	o.possible = func(storeTime int64, bits []byte) bool { return o.data.Possible(storeTime, bits) }
 	return o
 }
 
@@ -60,7 +63,7 @@ func (o *op) free() {
 	if o.res != nil {
 		o.res.Release()
 	}
-	*o = op{p: o.p, match: o.match, look: o.look, kept: o.kept[:0]}
+	*o = op{p: o.p, match: o.match, look: o.look, possible: o.possible, kept: o.kept[:0]}
 	o.p.ops.Put(o)
 }
 
@@ -130,7 +133,10 @@ func (o *op) get() next {
 
 // filter chooses the messages.
 func (o *op) filter() store.Filter {
-	if o.message != nil {
+	switch {
+	case o.data != nil:
+		return store.Filter{Bits: o.possible, Message: o.look}
+	case o.message != nil:
 		return store.Filter{Message: o.look}
 	}
 	return store.Filter{Tags: o.match}

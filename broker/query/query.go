@@ -5,8 +5,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gantrymq/gantry/broker/filter"
 	"github.com/gantrymq/gantry/broker/session"
-	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/settings"
@@ -20,9 +20,8 @@ type Handlers struct {
 	Store    *store.Store
 	Sessions *session.Table
 	Settings *settings.Set // MessageStoreConfig
-	// Filter tells what a group has registered for a topic by an expression, nil if nothing.
-	Filter func(topic, group string) *body.ConsumerFilterData
-	Log    *zap.Logger
+	Filters  *filter.Manager
+	Log      *zap.Logger
 }
 
 // find returns a queue, nil when there is none; ok is false when the request was

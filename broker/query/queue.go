@@ -2,15 +2,18 @@ package query
 
 import (
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
+	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/codec/body"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/fastjson"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/extension"
 )
 
 // mostUnits is how many units request 321 shows at most; they have to fit into
@@ -31,10 +34,12 @@ func (h *Handlers) Units(r *remoting.Request) {
 		return
 	}
 	a := body.QueryConsumeQueueResponseBody{MaxQueueIndex: queue.Max(), MinQueueIndex: queue.Min(), QueueData: []body.ConsumeQueueData{}}
+	var possible func(e extension.Unit) bool
 	if _, asked := r.Cmd.Get("consumerGroup"); asked {
 		if g := h.Sessions.Consumers([]byte(q.ConsumerGroup)); g != nil {
 			if s := g.Subscription([]byte(q.Topic)); s != nil {
 				a.SubscriptionData = s.Data
+				possible = h.possible(s, q.ConsumerGroup)
 			}
 		}
 		if a.SubscriptionData == nil {
@@ -48,7 +53,7 @@ func (h *Handlers) Units(r *remoting.Request) {
 		r.Respond(code.Success, fmt.Sprintf("Index %d of %d@%s is not exist!", q.Index, q.QueueID, q.Topic), nil, nil)
 		return
 	}
-	if a.QueueData, err = units(queue, q.Index, q.Count); err != nil {
+	if a.QueueData, err = h.units(queue, q.Index, q.Count, possible); err != nil {
 		h.Log.Error("queue units could not be read", zap.String("topic", q.Topic), zap.Int32("queue", q.QueueID), zap.Error(err))
 		r.Fail(code.SystemError, "queue units could not be read: "+err.Error())
 		return
@@ -58,7 +63,7 @@ func (h *Handlers) Units(r *remoting.Request) {
 
 // filterData is the text of what a group has registered for a topic by an expression.
 func (h *Handlers) filterData(topic, group string) (string, error) {
-	d := h.Filter(topic, group)
+	d := h.Filters.Describe(topic, group)
 	if d == nil {
 		return "null", nil
 	}
@@ -66,9 +71,18 @@ func (h *Handlers) filterData(topic, group string) (string, error) {
 	return string(text), err
 }
 
+// possible returns what tells by an extended unit whether a group may want the message.
+func (h *Handlers) possible(s *session.Subscription, group string) func(e extension.Unit) bool {
+	if s.Tags() {
+		return func(e extension.Unit) bool { return s.Match(e.TagsCode) }
+	}
+	d := h.Filters.Find([]byte(s.Topic), []byte(group))
+	return func(e extension.Unit) bool { return d == nil || d.Possible(e.StoreTime, e.Bits) }
+}
+
 // units describes the units of count messages from index on, at most to the end of the
-// file that index lies in, as Java reads them.
-func units(queue *consumequeue.Queue, index int64, count int32) ([]body.ConsumeQueueData, error) {
+// file that index lies in, as Java reads them. possible, which may be nil, tells what a bit map says.
+func (h *Handlers) units(queue *consumequeue.Queue, index int64, count int32, possible func(e extension.Unit) bool) ([]body.ConsumeQueueData, error) {
 	list := []body.ConsumeQueueData{}
 	c, err := queue.From(index)
 	if err != nil {
@@ -76,6 +90,7 @@ func units(queue *consumequeue.Queue, index int64, count int32) ([]body.ConsumeQ
 	}
 	end := index + int64(count)
 	var room [64]consumequeue.Unit
+	var extended extension.Reader
 	for left := min(int64(count), c.Left(), mostUnits); left > 0; {
 		n, err := c.Read(room[:min(left, int64(len(room)))])
 		for _, u := range room[:n] {
@@ -84,7 +99,13 @@ func units(queue *consumequeue.Queue, index int64, count int32) ([]body.ConsumeQ
 			}
 			d := body.ConsumeQueueData{PhysicOffset: u.PhysicalOffset, PhysicSize: u.Size, TagsCode: u.TagsCode}
 			if u.ExtAddress() {
-				d.Msg = fmt.Sprintf("Cq extend not exist!addr: %d", u.TagsCode)
+				e, ok, err := h.Store.Extended(&extended, queue, u)
+				if err != nil {
+					return list, err
+				}
+				if err := describe(&d, e, ok, possible); err != nil {
+					return list, err
+				}
 			}
 			list = append(list, d)
 		}
@@ -97,6 +118,34 @@ func units(queue *consumequeue.Queue, index int64, count int32) ([]body.ConsumeQ
 		left -= int64(n)
 	}
 	return list, nil
+}
+
+// describe adds what an extended unit says.
+func describe(d *body.ConsumeQueueData, e extension.Unit, ok bool, possible func(e extension.Unit) bool) error {
+	if !ok {
+		d.Msg = fmt.Sprintf("Cq extend not exist!addr: %d", d.TagsCode)
+		return nil
+	}
+	unit := body.CqExtUnit{MsgStoreTime: e.StoreTime, Size: int16(e.Size()), TagsCode: e.TagsCode}
+	if len(e.Bits) > 0 {
+		unit.FilterBitMap, d.BitMap = e.Bits, bitMap(e.Bits)
+	}
+	text, err := fastjson.Marshal(&unit)
+	d.TagsCode, d.ExtendDataJSON = e.TagsCode, string(text)
+	d.Eval = possible != nil && possible(e)
+	return err
+}
+
+// bitMap shows bits as Java does: the last byte first, in lines of up to eight.
+func bitMap(bits []byte) string {
+	var text []byte
+	for i, b := range slices.Backward(bits) {
+		text = fmt.Appendf(text, "%08b", b)
+		if i%8 == 0 {
+			text = append(text, '\n')
+		}
+	}
+	return string(text)
 }
 
 // EarliestTime answers request 32: when the first message was stored that is

@@ -107,6 +107,14 @@ type QueryConsumeQueueResponseBody struct {
 	SubscriptionData *SubscriptionData  `json:"subscriptionData"`
 }
 
+// CqExtUnit is the text that ConsumeQueueData has of a unit's extension.
+type CqExtUnit struct {
+	FilterBitMap []byte `json:"filterBitMap"`
+	MsgStoreTime int64  `json:"msgStoreTime"`
+	Size         int16  `json:"size"`
+	TagsCode     int64  `json:"tagsCode"`
+}
+
 // ConsumeQueueData is a unit of a consume queue.
 type ConsumeQueueData struct {
 	BitMap         string `json:"bitMap,omitempty"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/consumequeue"
+	"github.com/gantrymq/gantry/store/extension"
 	"go.uber.org/zap"
 )
 
@@ -25,6 +26,11 @@ type Queues struct {
 	// can be looked for first. Nil: fill.
 	Gap func(*GapError) (fill bool)
 
+	// Extensions, if set, get an extended unit for each message
+	// (enableConsumeQueueExt), with the bits that Bits appends; Bits may be nil.
+	Extensions *extension.Table
+	Bits       func(dst, topic, props []byte) []byte
+
 	Log *zap.Logger
 
 	// deleted has, for each deleted topic, the end of the log at that time:
@@ -36,6 +42,7 @@ type Queues struct {
 	LastOffset, LastTime int64
 
 	base    int // place in Arrivals of the table's place 0
+	bits    []byte
 	skipped map[string]int
 }
 
@@ -110,6 +117,11 @@ func (b *Queues) put(r *Round, rec *Record, q *consumequeue.Queue) error {
 	default:
 		return nil
 	}
+	if b.Extensions != nil && !q.Batch() { // units of batches have none
+		if err := b.extend(rec, q); err != nil {
+			return err
+		}
+	}
 	rec.Queue = q
 	b.LastOffset, b.LastTime = rec.PhysicalOffset, rec.StoreTimestamp
 	place += b.base
@@ -119,6 +131,19 @@ func (b *Queues) put(r *Round, rec *Record, q *consumequeue.Queue) error {
 	a := &r.Arrivals[place]
 	a.Max, a.TagsCode, a.StoreTime, a.Properties = unit.Next(), rec.TagsCode, rec.StoreTimestamp, rec.Properties
 	return nil
+}
+
+// extend puts the extended unit of the unit that was added last.
+func (b *Queues) extend(rec *Record, q *consumequeue.Queue) error {
+	if b.bits = b.bits[:0]; b.Bits != nil {
+		b.bits = b.Bits(b.bits, rec.Topic, rec.Properties)
+	}
+	u := extension.Unit{TagsCode: rec.TagsCode, StoreTime: rec.StoreTimestamp, Bits: b.bits}
+	address, ok, err := b.Extensions.Create(q.Topic, q.ID).Put(&u)
+	if ok {
+		b.Table.Retag(q, address)
+	}
+	return err
 }
 
 // gap handles a record whose queue does not reach to it: fill the hole, leave
