@@ -118,7 +118,8 @@ func (l *Log) LockAge() int64 {
 }
 
 // lead writes what is queued until the queue is empty, or for some turns. now is
-// the time of the first.
+// the time of the first; zero: to be read when its drafts are known, since none may
+// be stored before it came.
 func (l *Log) lead(turns int, now time.Time) {
 	ok := false
 	defer func() {
@@ -149,7 +150,7 @@ func (l *Log) lead(turns int, now time.Time) {
 		l.queue, l.queuedB = l.spare, 0
 		l.spare = nil
 		l.mu.Unlock()
-		if i > 0 {
+		if i > 0 || now.IsZero() {
 			now = l.opts.Now()
 		}
 		l.turn(batch, now)
@@ -194,7 +195,7 @@ func (l *Log) passFences() {
 
 func (l *Log) relayLoop() {
 	for range l.relay {
-		l.lead(0, l.opts.Now())
+		l.lead(0, time.Time{})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +65,50 @@ func TestAppendGivesOffsets(t *testing.T) {
 	}
 	if s := l.Stats(); s.Puts != 4 || s.Records != 6 || s.Bytes != at || s.Failed != 0 || s.Latency[0] != 4 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// No record is stored before it came, not even by a leader that looked at the clock
+// earlier: what waits from its store time on would be due too early.
+func TestStoreTimeIsNotBeforeAppend(t *testing.T) {
+	ms := int64(1_700_000_000_000)
+	opts := testOptions(Async)
+	var clock sync.Mutex
+	var between func() // runs after the leader's look at the clock
+	opts.Now = func() time.Time {
+		clock.Lock()
+		ms++
+		at, do := ms, between
+		between = nil
+		clock.Unlock()
+		if do != nil {
+			do()
+		}
+		return time.UnixMilli(at)
+	}
+	l := openLog(t, vfs.NewMem(), opts)
+	var c Counter
+	var w waitGroup
+	w.Add(2)
+	first := &Draft{Counter: &c, Records: record("A", 1, []byte("one")), Done: &w}
+	second := &Draft{Counter: &c, Records: record("A", 1, []byte("two")), Done: &w}
+	var came int64
+	clock.Lock()
+	between = func() { // in the first Append: the next look is the leader's, in the log's goroutine, as a segment has to be made
+		clock.Lock()
+		between = func() {
+			l.Append([]*Draft{second})
+			clock.Lock()
+			came = ms
+			clock.Unlock()
+		}
+		clock.Unlock()
+	}
+	clock.Unlock()
+	l.Append([]*Draft{first})
+	w.Wait()
+	if came == 0 || second.Status != OK || second.StoreTimestamp < came {
+		t.Errorf("came at %d, %v, stored at %d", came, second.Status, second.StoreTimestamp)
 	}
 }
 
