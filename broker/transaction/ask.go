@@ -38,7 +38,7 @@ func (s *Service) ask(k *candidate) {
 	r.Topic, r.QueueID, _ = destination(&k.old)
 	r.QueueOffset, r.PhysicalOffset, r.StoreTimestamp = d.QueueOffset, d.PhysicalOffset, k.old.StoreTimestamp
 	r.CRCTail = false
-	k.asked = message.Sanitize(k.asked[:0], r.Properties, message.PropertyWait) // as it is stored without waiting
+	k.asked = message.Sanitize(k.asked[:0], r.Properties, message.PropertyTransactionPreparedQueueOffset, message.PropertyWait) // as in Java
 	k.asked = message.AppendProperty(k.asked, message.PropertyWait, "false")
 	r.Properties = k.asked
 	key := get(message.PropertyUniqueKey)

@@ -31,6 +31,7 @@ type fate uint8
 
 const (
 	wait    fate = iota // it is too young: the round ends
+	held                // somebody deals with it just now
 	settled             // there is nothing left to do
 	renew               // it is stored again, so that those behind it can be looked at
 	check               // it is stored again with one more check, and its producer asked
@@ -59,6 +60,7 @@ type checker struct {
 type candidate struct {
 	put.Message
 	half  int64
+	first int64 // the half of which it is a copy, or itself: it is claimed
 	fate  fate
 	times int64
 	bytes []byte
@@ -146,12 +148,8 @@ func (s *Service) batch(at, end int64) (next int64, more bool) {
 	for n < batchHalves && size < batchBytes {
 		s.mu.Lock()
 		at = s.window.next(at, end)
-		_, taken := s.claims[at]
-		if at < end && !taken {
-			s.claims[at] = struct{}{}
-		}
 		s.mu.Unlock()
-		if at == end || taken { // whoever has it ends it
+		if at == end {
 			more = false
 			break
 		}
@@ -159,22 +157,17 @@ func (s *Service) batch(at, end int64) (next int64, more bool) {
 			c.list = append(c.list, candidate{})
 		}
 		k := &c.list[n]
-		switch f := s.look(k, at); f {
-		case wait:
-			more = false
-		case settled:
-			s.release(at, at, true)
-			at++
-			continue
-		default:
-			k.half, k.fate = at, f
+		k.half = at
+		if k.fate = s.look(k); k.fate <= held {
+			// What is held, is so by this batch, or by an end that is under way.
+			more = k.fate == held && n > 0
+			break
+		}
+		at++
+		if k.fate != settled {
 			n++
 			size += len(k.bytes)
-			at++
-			continue
 		}
-		s.release(at, at, false)
-		break
 	}
 	if n == 0 {
 		return at, more
@@ -192,9 +185,10 @@ func (s *Service) advance(to int64) {
 	s.mu.Unlock()
 }
 
-// look reads the half at an offset and says what is to be done with it.
-func (s *Service) look(k *candidate, at int64) fate {
-	c := &s.checker
+// look reads a half and says what is to be done with it. What is stored again, or given
+// up, is claimed then.
+func (s *Service) look(k *candidate) fate {
+	c, at := &s.checker, k.half
 	why := ""
 	u, ok, err := s.halves.Unit(at)
 	switch {
@@ -226,8 +220,17 @@ func (s *Service) look(k *candidate, at int64) fate {
 	if _, _, ok := destination(&k.old); !ok {
 		return s.pass(at, "it does not say which topic and queue it is for")
 	}
+	k.first = firstOf(&k.old)
+	switch s.claim(k.first, at, false) {
+	case endedBefore: // by another copy
+		s.ended(k.first, at)
+		return settled
+	case busy:
+		return held
+	}
 	f := s.judge(k)
 	if f == wait {
+		s.release(k.first)
 		c.oldest = k.old.BornTimestamp
 	}
 	return f
@@ -236,6 +239,7 @@ func (s *Service) look(k *candidate, at int64) fate {
 // pass gives a half up that cannot be used.
 func (s *Service) pass(at int64, why string) fate {
 	s.counters.passed.Add(1)
+	s.ended(at, at)
 	s.o.Log.Error("a half message cannot be used and is passed over", zap.Int64("offset", at), zap.String("why", why))
 	return settled
 }
@@ -255,7 +259,7 @@ func (s *Service) judge(k *candidate) fate {
 			immune = time.Duration(min(max(n, -maxSeconds), maxSeconds)) * time.Second
 		}
 		if age <= immune {
-			return s.putOff(k)
+			return renew
 		}
 	} else if age >= 0 && age <= c.timeout {
 		return wait
@@ -275,22 +279,6 @@ func (s *Service) judge(k *candidate) fate {
 	return check
 }
 
-// putOff decides about a half that is immune. One that stands for another was ended if
-// that was: Java's broker left it so.
-func (s *Service) putOff(k *candidate) fate {
-	if text, ok := message.Get(k.old.Properties, message.PropertyTransactionPreparedQueueOffset); ok {
-		if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-			s.mu.Lock()
-			ended := s.window.has(n)
-			s.mu.Unlock()
-			if ended {
-				return settled
-			}
-		}
-	}
-	return renew
-}
-
 // restore stores the halves of a batch again, and asks for those that are checked. It
 // returns how many were stored: all before the first that was not.
 func (s *Service) restore(list []candidate) int {
@@ -304,22 +292,17 @@ func (s *Service) restore(list []candidate) int {
 	for i := range list {
 		k := &list[i]
 		if i >= stored {
-			s.release(k.half, k.half, false)
+			s.release(k.first)
 			continue
 		}
 		s.count(&k.Message)
 		if k.fate == discard {
 			s.discarded(k)
-		} else {
-			s.mu.Lock()
-			s.copies.add(k.half, k.Draft.QueueOffset)
-			s.mu.Unlock()
-			if c.oldest == 0 {
-				c.oldest = k.old.BornTimestamp
-			}
+		} else if c.oldest == 0 {
+			c.oldest = k.old.BornTimestamp
 		}
 		s.advance(k.half + 1)
-		s.release(k.half, k.half, false)
+		s.release(k.first)
 		switch k.fate {
 		case renew:
 			c.renewed++
@@ -345,21 +328,13 @@ func (s *Service) prepare(k *candidate) {
 	k.props = message.Sanitize(k.props[:0], r.Properties, message.PropertyCRC32, message.PropertyTransactionCheckTimes,
 		message.PropertyTransactionPreparedQueueOffset)
 	had, _ := message.Get(r.Properties, message.PropertyTransactionCheckTimes)
-	origin, _ := message.Get(r.Properties, message.PropertyTransactionPreparedQueueOffset)
-	switch k.fate {
-	case check:
+	if k.fate == check {
 		had = strconv.AppendInt(nil, k.times, 10)
-	case renew:
-		if len(origin) == 0 {
-			origin = strconv.AppendInt(nil, k.half, 10)
-		}
 	}
 	if len(had) > 0 {
 		k.props = message.AppendProperty(k.props, message.PropertyTransactionCheckTimes, had)
 	}
-	if len(origin) > 0 {
-		k.props = message.AppendProperty(k.props, message.PropertyTransactionPreparedQueueOffset, origin)
-	}
+	k.props = message.AppendProperty(k.props, message.PropertyTransactionPreparedQueueOffset, strconv.AppendInt(nil, k.first, 10))
 	k.Topic = s.half
 	k.Record = message.Record{
 		Topic: HalfTopic, SysFlag: r.SysFlag, BornTimestamp: r.BornTimestamp, BornHost: r.BornHost, StoreHost: r.StoreHost,

@@ -23,9 +23,11 @@
 // time, and nothing is stored (Java stores the message again).
 //
 // A half that nobody ended is stored again with every check, since its number of
-// checks is a property, and where it lies is what a producer ends it by. Which
-// copy stands for which half is remembered, so that an end by the offsets of any of
-// them ends all of them.
+// checks is a property, and where it lies is what a producer ends it by. Each copy
+// names the first half of its transaction (TRAN_PREPARED_QUEUE_OFFSET; Java writes
+// it for one kind of copies only), and that one gets the bit and the mark too. So an
+// end by the offsets of any of them ends all, whatever a crash made the broker
+// forget.
 //
 // # What can go wrong
 //

@@ -24,8 +24,8 @@ type end struct {
 	cold  []byte       // the half, read from the disk
 	rec   message.Record
 	props []byte
-	half  int64 // that is claimed
-	named int64 // by the producer
+	first int64 // the half of which this is a copy, or itself: it is claimed
+	named int64 // the half that the producer names
 }
 
 // End answers request 37. The lane is remoting.Inline.
@@ -106,9 +106,8 @@ func (e *end) do(mayWait bool) *refusal {
 	if commit && !mayWait && (e.Topic == nil || e.Level <= 0 && e.Topic.Queue(e.Message.Record.QueueID) == nil) {
 		return inLane // a queue may have to be made
 	}
-	e.named = e.rec.QueueOffset
-	var v verdict
-	switch e.half, v = s.claim(e.named, mayWait); v {
+	e.first, e.named = firstOf(&e.rec), e.rec.QueueOffset
+	switch s.claim(e.first, e.named, mayWait) {
 	case busy:
 		return inLane
 	case endedBefore:
@@ -118,7 +117,7 @@ func (e *end) do(mayWait bool) *refusal {
 	}
 	if !commit {
 		s.counters.rolledBack.Add(1)
-		s.release(e.half, e.named, true)
+		s.ended(e.first, e.named)
 		e.reply()
 		return nil
 	}
@@ -166,6 +165,9 @@ func (e *end) late() bool {
 // maxSeconds keeps times inside of a Duration.
 const maxSeconds = 1 << 32
 
+// notCommitted are the properties of a half that its message does not get.
+var notCommitted = []string{message.PropertyRealTopic, message.PropertyRealQueueID, message.PropertyTransactionPreparedQueueOffset, message.PropertyCRC32}
+
 // message makes the message that a commit stores.
 func (e *end) message() bool {
 	r := &e.rec
@@ -173,7 +175,7 @@ func (e *end) message() bool {
 	if !ok {
 		return false
 	}
-	e.props = message.Sanitize(e.props[:0], r.Properties, message.PropertyRealTopic, message.PropertyRealQueueID, message.PropertyCRC32)
+	e.props = message.Sanitize(e.props[:0], r.Properties, notCommitted...)
 	e.Topic, e.Level, e.Timed = e.s.o.Topics.Find(name), level(r.Properties), true
 	waits, ok := message.Get(r.Properties, message.PropertyWait)
 	e.Wait = !ok || strings.EqualFold(string(waits), "true")
@@ -211,7 +213,7 @@ func (e *end) stored(m *put.Message) {
 	s := e.s
 	if d := &m.Draft; !d.Status.Stored() {
 		s.counters.refused.Add(1)
-		s.release(e.half, e.named, false)
+		s.release(e.first)
 		c, remark := outcome(d)
 		r := e.req
 		e.free()
@@ -220,7 +222,7 @@ func (e *end) stored(m *put.Message) {
 	}
 	s.counters.committed.Add(1)
 	s.count(m)
-	s.release(e.half, e.named, true)
+	s.ended(e.first, e.named)
 	e.reply()
 }
 

@@ -73,13 +73,6 @@ func (s *Service) keepMarks() {
 	}
 }
 
-func (s *Service) signal() {
-	select {
-	case s.marked <- struct{}{}:
-	default:
-	}
-}
-
 // marker writes op messages, and keeps what it needs for that.
 type marker struct {
 	mu    sync.Mutex // one at a time, over the write

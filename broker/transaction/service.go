@@ -2,6 +2,7 @@ package transaction
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/gantrymq/gantry/broker/session"
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
+	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store"
@@ -46,10 +48,9 @@ type Service struct {
 	mu       sync.Mutex
 	released sync.Cond // claims were given up, see claim
 	window   window
-	claims   map[int64]struct{} // halves that somebody deals with just now
-	copies   copies
-	marks    []int64  // ended halves without an op message
-	records  []record // op messages that are not settled, from the first on
+	claims   map[int64]struct{} // transactions that somebody deals with just now, by their first halves
+	marks    []int64            // ended halves without an op message
+	records  []record           // op messages that are not settled, from the first on
 
 	marked chan struct{} // there are marks
 	stop   context.CancelFunc
@@ -139,22 +140,22 @@ func (s *Service) Stop() {
 	}
 }
 
-// claim takes a half for one who wants to end it, or to store its copy. half is the
-// newest copy of the one asked for. With wait it waits until nobody else has it.
-func (s *Service) claim(offset int64, wait bool) (half int64, v verdict) {
+// claim takes a transaction, named by its first half, for one who wants to end it or
+// to store a copy. named is the half, or copy, that is spoken of. With wait it waits
+// until nobody else has it.
+func (s *Service) claim(first, named int64, wait bool) verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		half = s.copies.newest(offset)
-		if s.window.has(half) || s.window.has(offset) {
-			return half, endedBefore
+		if s.window.has(first) || s.window.has(named) {
+			return endedBefore
 		}
-		if _, taken := s.claims[half]; !taken {
-			s.claims[half] = struct{}{}
-			return half, claimed
+		if _, taken := s.claims[first]; !taken {
+			s.claims[first] = struct{}{}
+			return claimed
 		}
 		if !wait {
-			return half, busy
+			return busy
 		}
 		s.released.Wait()
 	}
@@ -169,53 +170,44 @@ const (
 	busy
 )
 
-// release gives a claim up. ended: the half has been, and so has the one by which
-// it was named.
-func (s *Service) release(half, named int64, ended bool) {
+// release gives a claim up.
+func (s *Service) release(first int64) {
 	s.mu.Lock()
-	delete(s.claims, half)
-	if ended {
-		s.window.set(half)
-		s.marks = append(s.marks, half)
-		if named != half {
-			s.window.set(named)
-			s.marks = append(s.marks, named)
-		}
+	delete(s.claims, first)
+	s.mu.Unlock()
+	s.released.Broadcast()
+}
+
+// ended gives a claim up on a transaction that has been ended, and marks it.
+func (s *Service) ended(first, named int64) {
+	s.mu.Lock()
+	delete(s.claims, first)
+	s.window.set(named)
+	s.marks = append(s.marks, named)
+	if first != named {
+		s.window.set(first)
+		s.marks = append(s.marks, first)
 	}
 	s.mu.Unlock()
 	s.released.Broadcast()
-	if ended {
-		select {
-		case s.marked <- struct{}{}:
-		default:
-		}
+	s.signal()
+}
+
+// signal says that there are marks.
+func (s *Service) signal() {
+	select {
+	case s.marked <- struct{}{}:
+	default:
 	}
 }
 
-// copies says which half stands for another one since a check. Only so many are
-// remembered: what is older is Java's behaviour, which remembers none.
-type copies struct{ now, before map[int64]int64 }
-
-// mostCopies is how many each of the two maps holds.
-const mostCopies = 1 << 17
-
-// add notes that offset is a copy of half.
-func (c *copies) add(half, offset int64) {
-	if c.now == nil || len(c.now) >= mostCopies {
-		c.before, c.now = c.now, map[int64]int64{}
-	}
-	c.now[half] = offset
-}
-
-// newest is the last copy of a half, or the half itself.
-func (c *copies) newest(half int64) int64 {
-	for {
-		next, ok := c.now[half]
-		if !ok {
-			if next, ok = c.before[half]; !ok {
-				return half
-			}
+// firstOf is the queue offset of the half of which r, a half, is a copy: its own, if it
+// is none.
+func firstOf(r *message.Record) int64 {
+	if text, ok := message.Get(r.Properties, message.PropertyTransactionPreparedQueueOffset); ok {
+		if n, err := strconv.ParseInt(string(text), 10, 64); err == nil && n >= 0 && n < r.QueueOffset {
+			return n
 		}
-		half = next
 	}
+	return r.QueueOffset
 }

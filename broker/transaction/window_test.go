@@ -73,24 +73,6 @@ func TestWindowForgets(t *testing.T) {
 	}
 }
 
-func TestCopies(t *testing.T) {
-	var c copies
-	c.add(3, 10)
-	c.add(10, 12)
-	for n := int64(100); n < 100+2*mostCopies; n += 2 {
-		c.add(n, n+1)
-	}
-	if c.newest(3) != 12 || c.newest(12) != 12 || c.newest(100) != 101 {
-		t.Errorf("newest %d %d %d", c.newest(3), c.newest(12), c.newest(100))
-	}
-	for n := int64(1 << 30); n < 1<<30+2*mostCopies; n++ {
-		c.add(n, n+5_000_000_000)
-	}
-	if c.newest(3) != 3 || len(c.now)+len(c.before) > 2*mostCopies {
-		t.Errorf("%d remembered", len(c.now)+len(c.before))
-	}
-}
-
 func TestAppendHalf(t *testing.T) {
 	got := AppendHalf([]byte("before"), []byte("UNIQ_KEY\x01u\x02REAL_TOPIC\x01Mine\x02__transactionId__\x01mine\x02REAL_QID\x019\x02A\x01b"), []byte("T"), 3)
 	if want := "beforeUNIQ_KEY\x01u\x02A\x01b\x02__transactionId__\x01u\x02REAL_TOPIC\x01T\x02REAL_QID\x013\x02"; string(got) != want {
