@@ -147,7 +147,7 @@ func TestTransactionSwap(t *testing.T) {
 		return &life{Process: b.Process, addr: b.Addr}, b.Stop
 	}
 	var open []string // what the turn before has left
-	want := map[string]int{}
+	want, extra := map[string]int{}, map[string]int{}
 	for turn, start := range []func() (*life, func() error){gantry, java, gantry, java} {
 		broker, stop := start()
 		defer func(b *life) { b.Kill() }(broker)
@@ -165,8 +165,11 @@ func TestTransactionSwap(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range open {
-			if asked[id] == 0 {
+			switch n := asked[id]; {
+			case n == 0:
 				t.Errorf("turn %d: nobody asked for %s", turn, id)
+			case turn%2 == 1:
+				extra[id] = n - 1 // Java asks again while an answer is not marked yet, and stores the message for each
 			}
 			delete(asked, id)
 		}
@@ -197,7 +200,7 @@ func TestTransactionSwap(t *testing.T) {
 				t.Fatal(err)
 			}
 			for id, n := range want {
-				if got[id] != n {
+				if got[id] < n || got[id] > n+extra[id] {
 					t.Errorf("%s is there %d times", id, got[id])
 				}
 				delete(got, id)
@@ -207,7 +210,9 @@ func TestTransactionSwap(t *testing.T) {
 			}
 		}
 		p.Close()
-		time.Sleep(300 * time.Millisecond) // Java's marks wait for transactionOpBatchInterval, and are lost by its stop
+		if turn%2 == 1 {
+			time.Sleep(2 * time.Second) // Java's marks wait for transactionOpBatchInterval, and are lost by its stop
+		}
 		if err := stop(); err != nil {
 			t.Fatalf("turn %d: %v", turn, err)
 		}
@@ -342,7 +347,7 @@ func TestTransactionKillNine(t *testing.T) {
 		}
 	}
 	t.Logf("%d kills, %d halves, %d ends answered, %d asked for at the end, %d messages, %d once more", kills, len(halves), len(committed), len(asked), len(got), again)
-	if len(committed) < 100 || again > kills*producers*16 {
+	if len(committed) < 100 || again > len(got)/20 { // what was marked in the last milliseconds
 		t.Errorf("%d ends were answered, %d messages came once more", len(committed), again)
 	}
 }
