@@ -43,7 +43,10 @@ type timerLimits struct {
 // NewTimers finds the queue of timed messages. Without timerWheelEnable there is
 // none, as in Java.
 func NewTimers(set *settings.Set, topics *topic.Table, s *store.Store) *Timers {
-	t := &Timers{set: set, precision: max(set.Int64("timerPrecisionMs"), 1)}
+	t := &Timers{set: set, precision: set.Int64("timerPrecisionMs")}
+	if t.precision <= 0 {
+		t.precision = 1000
+	}
 	if set.Bool("timerWheelEnable") {
 		t.Topic = topics.FindString(topic.WheelTimer)
 		t.Queue = s.Queue(topic.WheelTimer, 0)
