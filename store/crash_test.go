@@ -27,6 +27,7 @@ var (
 type stored struct {
 	msg
 	key            string
+	count          int64 // of messages in an inner batch, else 1
 	at, end        int64 // in the log
 	queueOffset    int64
 	storeTimestamp int64
@@ -63,7 +64,7 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf("%s\nstory: %q", fmt.Sprintf(format, args...), w.story)
 }
 
-// TestCrashes goes through random lives of stores: messages, batches, flushes,
+// TestCrashes goes through random lives of stores: messages, batches, inner batches, flushes,
 // deletions of topics, retention, clean stops, kills and power failures, also in
 // the middle of a flush, a stop, a recovery or a round of retention. After each
 // start every queue must be what the log says, and nothing that had to last and
@@ -91,6 +92,8 @@ func TestCrashes(t *testing.T) {
 		w.o.CommitLog.FlushInterval = time.Hour // flushes are ours
 		w.o.CommitLog.SegmentSize = 4096 << rnd.IntN(3)
 		w.o.QueueFileSize = int64(5+rnd.IntN(60)) * consumequeue.UnitSize
+		w.o.BatchFileSize = int64(3+rnd.IntN(40)) * consumequeue.BatchUnitSize
+		w.o.Batches = func(topic string) (batches, known bool) { return topic == batchTopic, true }
 		w.o.IndexEntries = 20 + rnd.IntN(300)
 		if rnd.IntN(2) == 0 {
 			w.o.CommitLog.Flush = commitlog.Sync
@@ -164,7 +167,10 @@ func (w *world) capture(skip int, ops vfs.Op) (remove func()) {
 	}})
 }
 
-var crashTopics = []string{"A", "B", "C"}
+// batchTopic has queues of batches.
+const batchTopic = "C"
+
+var crashTopics = []string{"A", "B", batchTopic}
 
 // work does random things with the store.
 func (w *world) work() {
@@ -239,7 +245,20 @@ func (w *world) append() {
 				props := fmt.Sprintf("UNIQ_KEY=U%d;KEYS=k%d g%d;TAGS=t%d", w.n, w.n, w.n%5, w.n%3)
 				ms = append(ms, msg{topic, queue, fmt.Sprintf("%d-%0*d", w.n, w.rnd.IntN(400), 0), props, flag})
 			}
-			jobs[i].ds = append(jobs[i].ds, draft(w.s, ms...))
+			d := draft(w.s, ms...)
+			if len(ms) == 1 && flag == 0 && topic == batchTopic && w.rnd.IntN(2) == 0 {
+				num := 1 + w.rnd.IntN(30)
+				ms[0].flag = message.InnerBatch | message.NeedUnwrap
+				ms[0].props += fmt.Sprintf(";INNER_NUM=%d", num)
+				d = draft(w.s, ms...)
+				d.QueueDelta, d.Fix = int64(num), func(d *Draft) {
+					var err error
+					if d.Records, err = message.AddInnerBase(d.Records, d.QueueOffset, false); err != nil {
+						d.Status, d.Err = IllegalSize, err
+					}
+				}
+			}
+			jobs[i].ds = append(jobs[i].ds, d)
 			jobs[i].ms = append(jobs[i].ms, ms)
 		}
 	}
@@ -257,11 +276,14 @@ func (w *world) append() {
 			}
 			at, n := d.PhysicalOffset, d.QueueOffset
 			for _, m := range j.ms[i] {
-				size := int64(len(encode(nil, m)))
-				w.log = append(w.log, stored{m, split(m.props)[0][1], at, at + size, n, d.StoreTimestamp})
+				size, messages := int64(len(encode(nil, m))), int64(1)
+				if m.flag&message.InnerBatch != 0 {
+					size, messages = int64(len(d.Records)), d.QueueDelta
+				}
+				w.log = append(w.log, stored{m, split(m.props)[0][1], messages, at, at + size, n, d.StoreTimestamp})
 				at += size
 				if message.HasQueueOffset(m.flag) {
-					n++
+					n += messages
 				}
 				count++
 			}
@@ -358,11 +380,12 @@ func (w *world) check() {
 		queue int32
 	}
 	units := map[place][]consumequeue.Unit{}
+	ends := map[place]int64{} // queue offsets
 	gone := map[place]int64{} // messages that have left the log
 	first := 0
 	for ; first < n && w.log[first].at < w.logMin; first++ {
 		if m := w.log[first]; message.HasQueueOffset(m.flag) && m.at >= w.deleted[m.topic] {
-			gone[place{m.topic, m.queue}]++
+			gone[place{m.topic, m.queue}] += m.count
 		}
 	}
 	for i := first; walker.Next(); i++ {
@@ -378,11 +401,12 @@ func (w *world) check() {
 			continue
 		}
 		p := place{m.topic, m.queue}
-		if at := gone[p] + int64(len(units[p])); r.QueueOffset != at || r.QueueOffset != m.queueOffset {
+		if at := max(gone[p], ends[p]); r.QueueOffset != at || r.QueueOffset != m.queueOffset {
 			w.fatalf("record at %d has queue offset %d, the queue has %d", m.at, r.QueueOffset, at)
 		}
 		tags := int64(message.StringHash(split(m.props)[2][1]))
-		units[p] = append(units[p], consumequeue.Unit{PhysicalOffset: m.at, Size: r.Size, TagsCode: tags, Offset: r.QueueOffset, Count: 1})
+		units[p] = append(units[p], consumequeue.Unit{PhysicalOffset: m.at, Size: r.Size, TagsCode: tags, Offset: r.QueueOffset, Count: int32(m.count)})
+		ends[p] = r.QueueOffset + m.count
 	}
 	if walker.End() < logEnd && n > first || walker.Err() != nil {
 		w.fatalf("the log can be read up to %d of %d: %v", walker.End(), logEnd, walker.Err())
@@ -407,9 +431,10 @@ func (w *world) check() {
 				w.fatalf("%s unit %d: %d, %v", q, at, k, err)
 			}
 			got = append(got, buf[:k]...)
-			at += int64(k)
+			at = buf[k-1].Next()
 		}
-		if !slices.Equal(got, want) || q.Min() != from || q.Counter.Load() != from+int64(len(want)) {
+		next := max(from, ends[place{q.Topic, q.ID}])
+		if !slices.Equal(got, want) || q.Min() != from || q.Counter.Load() != next || q.Max() != next || q.Batch() != (q.Topic == batchTopic) {
 			w.fatalf("%s reaches from %d to %d (next %d), want %d from %d on\n got %v\nwant %v", q, q.Min(), q.Max(), q.Counter.Load(), len(want), from, got, want)
 		}
 	}
