@@ -138,7 +138,7 @@ func (t *Table) fillBatch(q *Queue, offset int64) error {
 	at, next := q.end(), q.max.Load()
 	if at == max(q.first.Load(), 0) {
 		next = max(next, offset-1)
-	} else if offset-next > maxFill*q.form.perFile {
+	} else if (offset-next)/math.MaxInt16 > q.form.perFile { // more than a file of fillers
 		return tooFar(q, offset)
 	}
 	storeTime, err := t.lastTime(q)
