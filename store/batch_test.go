@@ -38,7 +38,7 @@ func sendInner(t *testing.T, s *Store, topic string, num int) int64 {
 	return d.QueueOffset
 }
 
-// Whoever asks for a message of a batch gets all of it and goes on behind it; what is
+// B109: whoever asks for a message of a batch gets all of it and goes on behind it; what is
 // counted are messages.
 func TestGetBatches(t *testing.T) {
 	for _, hot := range []bool{true, false} {

@@ -14,6 +14,7 @@ import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -31,6 +32,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  *
  *   write  starts on a store, sends messages of all kinds, says READY, waits
  *          for a line on standard input, stops cleanly, says DONE
+ *   batches  as write, but sends to a topic with queues of batches
  *   serve  starts on a store, pulls all messages of the topics that come on
  *          standard input, one line each, and looks for the keys that come as
  *          "key TOPIC KEY"; with a third word only where its queues begin and
@@ -51,6 +53,10 @@ public class Exchange {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         if (mode.equals("write")) {
             write();
+            System.out.println("READY");
+            in.readLine();
+        } else if (mode.equals("batches")) {
+            batches(broker);
             System.out.println("READY");
             in.readLine();
         } else {
@@ -91,6 +97,7 @@ public class Exchange {
         disk.setStorePathCommitLog(store + "/commitlog");
         disk.setMappedFileSizeCommitLog(256 * 1024);
         disk.setMappedFileSizeConsumeQueue(100 * 20);
+        disk.setMapperFileSizeBatchConsumeQueue(40 * 46);
         disk.setMaxHashSlotNum(1000);
         disk.setMaxIndexNum(1500);
         disk.setTimerWheelEnable(false);
@@ -169,6 +176,41 @@ public class Exchange {
         tx.sendMessageInTransaction(message(3002), LocalTransactionState.UNKNOW);
         Thread.sleep(4000); // the marks of what is done are written every 3 s
         tx.shutdown();
+    }
+
+    static void batches(BrokerController broker) throws Exception {
+        TopicConfig topic = new TopicConfig("Batches", 2, 2);
+        topic.getAttributes().put("+queue.type", "BatchCQ");
+        broker.getTopicConfigManager().updateTopicConfig(topic);
+        broker.registerBrokerAll(true, false, true);
+        DefaultMQProducer producer = new DefaultMQProducer("exchange-producer");
+        producer.setNamesrvAddr("127.0.0.1:" + nsPort);
+        producer.start();
+        List<MessageQueue> queues = null;
+        for (int i = 0; queues == null; i++) { // the route needs a moment
+            try {
+                queues = producer.fetchPublishMessageQueues("Batches");
+            } catch (Exception e) {
+                if (i == 40) {
+                    throw e;
+                }
+                Thread.sleep(500);
+            }
+        }
+        for (int b = 0, n = 0; b < 250; b++) {
+            List<Message> batch = new ArrayList<>();
+            for (int i = 0; i <= b % 13; i++, n++) {
+                Message m = message(n);
+                m.setTopic("Batches");
+                batch.add(m);
+            }
+            if (b % 13 == 0) {
+                producer.send(batch.get(0), queues.get(b % 2));
+            } else {
+                producer.send(batch, queues.get(b % 2));
+            }
+        }
+        producer.shutdown();
     }
 
     /** The clean-up rounds that the broker makes by itself after a minute. */
