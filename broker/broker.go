@@ -306,7 +306,7 @@ func (b *Broker) wire(host netip.AddrPort) (err error) {
 		Broadcasts: b.broadcasts, Holds: b.holds, Filters: b.filters, Store: b.store, Stats: b.stats, Now: b.now, Log: b.log,
 	})
 	b.clients = session.Handlers{Sessions: b.sessions, Topics: b.topics, Groups: b.groups, Left: b.locks.Release, CheckSQL: b.filters.Check}
-	b.queries = query.Handlers{Store: b.store, Sessions: b.sessions, Filters: b.filters, Settings: b.set, Log: b.log}
+	b.queries = query.Handlers{Store: b.store, Topics: b.topics, Sessions: b.sessions, Filters: b.filters, Settings: b.set, Log: b.log}
 	if b.nameServer, err = client.New(client.Options{Name: "name server client", Log: b.log, Now: b.now, Serialize: b.serialize,
 		OnClose: func(*remoting.Conn) { b.registrar.Lost() }}); err != nil {
 		return err

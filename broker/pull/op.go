@@ -233,6 +233,9 @@ func (o *op) answer() {
 		TopicSysFlag:         header.Some(o.topic.Config().TopicSysFlag),
 		GroupSysFlag:         header.Some(o.group.GroupSysFlag),
 	}
+	if res.Max == 0 && o.topic.Batches() {
+		o.resp.MinOffset = -1 // as Java has it, also in query.MinOffset
+	}
 	if c == code.PullOffsetMoved && o.p.mayLog() {
 		o.p.Log.Info("a pull's offset was corrected",
 			zap.ByteString("group", o.hdr.ConsumerGroup), zap.String("topic", o.topic.Name), zap.Int32("queue", o.hdr.QueueID),

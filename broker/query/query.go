@@ -7,6 +7,7 @@ import (
 
 	"github.com/gantrymq/gantry/broker/filter"
 	"github.com/gantrymq/gantry/broker/session"
+	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/header"
 	"github.com/gantrymq/gantry/codec/settings"
@@ -18,6 +19,7 @@ import (
 // Handlers answer the requests; all fields must be there.
 type Handlers struct {
 	Store    *store.Store
+	Topics   *topic.Table // nil: none has queues of batches
 	Sessions *session.Table
 	Settings *settings.Set // MessageStoreConfig
 	Filters  *filter.Manager
@@ -60,8 +62,13 @@ func (h *Handlers) MinOffset(r *remoting.Request) {
 	err := q.Decode(r.Cmd.Fields)
 	if queue, ok := h.find(r, "GetMinOffsetRequest", q.Topic, q.QueueID, err); ok {
 		var a header.GetMinOffsetResponse
-		if queue != nil {
+		switch {
+		case queue != nil && queue.Max() > 0:
 			a.Offset = queue.Min()
+		case h.Topics != nil:
+			if batches, _ := h.Topics.Batches(q.Topic); batches {
+				a.Offset = -1 // as Java has it
+			}
 		}
 		r.Reply(&a, nil)
 	}
