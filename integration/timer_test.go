@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -181,7 +182,75 @@ func usage(pid int) (string, error) {
 	return strings.Join(text, ", "), nil
 }
 
-// B082 (mxsm/rocketmq-rust#9154). What waits in a store of one server is delivered by the other, whichever way that has ended; the files are small, and
+// B082 (mxsm/rocketmq-rust#9154): messages at the borders of seconds, through kills at random. None is lost and none
+// comes early; those of the last two seconds before a kill may come once more.
+func TestTimerKillNine(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	const count, kills, seconds = 12_000, 6, 9
+	settings := func() map[string]string {
+		s := lateSettings("1s")
+		s["mappedFileSizeCommitLog"] = "1048576"
+		s["mappedFileSizeTimerLog"] = "100000"
+		return s
+	}
+	gantry := gantryOn(t.TempDir())
+	broker, err := gantry(ctx, settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lateTopicThere(ctx, broker.addr); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	first := began.Unix() + 3
+	sendTimed(ctx, t, broker.addr, 0, count, func(n int) int64 { return (first+int64(n%seconds))*1000 + []int64{0, 1, 999}[n/seconds%3] })
+	for n := range kills {
+		at := time.Unix(first, 0).Add(time.Duration(n*seconds)*time.Second/kills + time.Duration(random.IntN(1400))*time.Millisecond)
+		time.Sleep(time.Until(at))
+		broker.Kill()
+		if err := broker.complaint(); err != nil {
+			t.Error(err)
+		}
+		if broker, err = gantry(ctx, settings()); err != nil {
+			t.Fatalf("after kill %d: %v", n+1, err)
+		}
+	}
+	defer func() { broker.Kill() }()
+	time.Sleep(time.Until(time.Unix(first+seconds+2, 0)))
+	times := make([]int, count)
+	for queue := range lateLevels {
+		end, err := endOf(ctx, broker.addr, lateTopic, queue)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := readLate(ctx, broker.addr, lateTopic, queue, end, func(r frames.Record) {
+			n, at := timedOf(t, r)
+			if r.Stored < at {
+				t.Errorf("message %d comes %d ms early", n, at-r.Stored)
+			}
+			times[n]++
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost, again := 0, 0
+	for _, c := range times {
+		if c == 0 {
+			lost++
+		}
+		again += max(c-1, 0)
+	}
+	t.Logf("%d kills, %d messages, %d came again", kills, count, again)
+	if lost > 0 {
+		t.Errorf("%d are lost", lost)
+	}
+}
+
+// What waits in a store of one server is delivered by the other, whichever way that has ended; the files are small, and
 // messages roll. Nothing is lost, nothing early, and nothing comes twice but after a kill.
 func TestTimerSwap(t *testing.T) {
 	if err := toolchain.Java(); err != nil {

@@ -141,16 +141,20 @@ func (s *Service) read(buf []byte, physical int64, size int32) (_ []byte, t time
 // never is TIMER_ENQUEUE_MS of a message that was due when it came.
 const never = math.MaxInt64
 
+// maxProperties is what fits into a record whatever is stored behind properties.
+const maxProperties = message.MaxProperties - message.CRCTailLen
+
 // delivered appends the properties of a message that is delivered now. enqueued is
 // when it came to the timer log.
 func (t *timed) delivered(dst []byte, enqueued, now int64) []byte {
+	before := len(dst)
 	dst = message.Sanitize(dst, t.Properties, message.PropertyCRC32, message.PropertyTimerEnqueueMs, message.PropertyTimerDequeueMs)
-	dst = appendNumber(dst, message.PropertyTimerEnqueueMs, enqueued)
-	return appendNumber(dst, message.PropertyTimerDequeueMs, now)
+	return appendTrace(dst, before, enqueued, now)
 }
 
 // rolled appends the properties of a message that is stored again to wait further.
 func (t *timed) rolled(dst []byte, enqueued, now, precision int64) []byte {
+	before := len(dst)
 	dst = message.Sanitize(dst, t.Properties, message.PropertyCRC32, message.PropertyTimerEnqueueMs, message.PropertyTimerDequeueMs,
 		message.PropertyTimerRollTimes, message.PropertyTimerOutMs)
 	out := t.out
@@ -159,9 +163,23 @@ func (t *timed) rolled(dst []byte, enqueued, now, precision int64) []byte {
 	}
 	dst = appendNumber(dst, message.PropertyTimerOutMs, out)
 	n, _ := strconv.ParseInt(string(t.rolls), 10, 32)
-	dst = appendNumber(dst, message.PropertyTimerRollTimes, max(n, 0)+1)
+	end := len(dst)
+	if dst = appendNumber(dst, message.PropertyTimerRollTimes, max(n, 0)+1); len(dst)-before > maxProperties {
+		dst = dst[:end]
+	}
+	return appendTrace(dst, before, enqueued, now)
+}
+
+// appendTrace appends when a message came and went, if there is room: they only tell
+// people, and no message may be lost for them.
+func appendTrace(dst []byte, before int, enqueued, now int64) []byte {
+	end := len(dst)
 	dst = appendNumber(dst, message.PropertyTimerEnqueueMs, enqueued)
-	return appendNumber(dst, message.PropertyTimerDequeueMs, now)
+	dst = appendNumber(dst, message.PropertyTimerDequeueMs, now)
+	if len(dst)-before > maxProperties {
+		return dst[:end]
+	}
+	return dst
 }
 
 func appendNumber(dst []byte, key string, n int64) []byte {

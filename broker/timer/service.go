@@ -365,7 +365,7 @@ func (s *Service) keep(ctx context.Context) {
 	interval := max(s.o.Settings.Duration("timerFlushIntervalMs"), 10*time.Millisecond)
 	t := time.NewTicker(interval)
 	defer t.Stop()
-	cleaned := s.o.Now()
+	cleaned, complained := s.o.Now(), time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -374,7 +374,10 @@ func (s *Service) keep(ctx context.Context) {
 		case <-s.flushNow:
 		}
 		if err := s.flush(false); err != nil {
-			s.log.Error("the timers' files cannot be flushed; what they know would be found again after a crash", zap.Error(err))
+			if now := s.o.Now(); now.Sub(complained) >= complainEvery {
+				complained = now
+				s.log.Error("the progress of timers cannot be saved; after a crash what was delivered since comes again", zap.Error(err))
+			}
 		}
 		if now := s.o.Now(); now.Sub(cleaned) >= cleanEvery {
 			cleaned = now
@@ -386,7 +389,8 @@ func (s *Service) keep(ctx context.Context) {
 }
 
 const (
-	cleanEvery = 30 * time.Second
+	cleanEvery    = 30 * time.Second
+	complainEvery = time.Minute
 	// calmFlush is how often progress is saved while nothing else has changed.
 	calmFlush = 10 * time.Second
 )

@@ -110,6 +110,21 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
+// Properties that have no room for when a message came and went: it is delivered
+// without. RocketMQ loses it.
+func TestNoRoomInProperties(t *testing.T) {
+	for _, at := range []int64{1500, 700_500} { // one that is delivered, and one that rolls before
+		for _, crc := range []string{"false", "true"} {
+			f := open(t, setup{set: map[string]string{"enabledAppendPropCRC": crc}})
+			m := timedAt("a", base+at)
+			m.Record.Properties = message.AppendProperty(m.Record.Properties, "long", strings.Repeat("x", message.MaxProperties-message.CRCTailLen-len(m.Record.Properties)-6))
+			f.put(m)
+			f.to(at)
+			f.came(fmt.Sprint("a@", at))
+		}
+	}
+}
+
 // F1, B025 (apache/rocketmq#7437): what the timers cannot use is passed over and
 // counted; what comes behind it is delivered.
 func TestBadRecords(t *testing.T) {
