@@ -603,3 +603,51 @@ func TestEndFromDisk(t *testing.T) {
 		t.Errorf("stored %q", got)
 	}
 }
+
+// A half whose copy has no room for what a check adds holds up nobody.
+func TestHalfWithoutRoom(t *testing.T) {
+	c := newClock()
+	core, logs := observer.New(zap.ErrorLevel)
+	r := transactions(t, setup{log: zap.New(core), set: map[string]string{"transactionCheckMax": "2"}}, c)
+	fixed := len(rawProperties(1)) + len("X\x01\x02")
+	r.raw(4, func(n int) string {
+		room := []int{message.MaxProperties, message.MaxProperties - 30, 0, 60}[n]
+		return rawProperties(n) + "X\x01" + strings.Repeat("x", max(1, room-fixed)) + "\x02"
+	})
+	r.raw(1, func(int) string {
+		id := strings.Repeat("i", 100) // makes room
+		return rawProperties(5) + "__transactionId__\x01" + id + "\x02X\x01" + strings.Repeat("x", message.MaxProperties-fixed-len(id)-len("__transactionId__\x01\x02")) + "\x02"
+	})
+	for range 3 {
+		c.add(7 * time.Second)
+		r.check()
+	}
+	st := r.halves.Stats()
+	if st.Pending != 0 || st.Discarded+st.Passed != 5 || st.Passed < 1 || st.Passed > 2 || logs.FilterMessageSnippet("passed over").Len() != int(st.Passed) {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A half with a time waits for that when it is committed, not before (fault F17).
+func TestHalfWithTime(t *testing.T) {
+	r := start(t, setup{set: map[string]string{"transactionCheckInterval": "1000000000"}})
+	props := "TIMER_DELAY_MS\x011500\x02"
+	a, b := r.half("T", 1, "a", props), r.half("T", 1, "b", props)
+	if r.settle(); len(r.everything(topic.WheelTimer, 0)) != 0 || len(r.everything(topic.TransHalf, 0)) != 2 {
+		t.Error("halves have left their topic")
+	}
+	r.mustEnd(b, rollback)
+	before := time.Now()
+	r.mustEnd(a, commit)
+	r.mustEnd(a, commit)
+	r.awaitMax("T", 1, 1)
+	if took := time.Since(before); took < 1490*time.Millisecond {
+		t.Errorf("delivered after %v", took)
+	}
+	if got := texts(r.everything("T", 1)); got != "a" {
+		t.Errorf("delivered %q", got)
+	}
+	if c, _ := r.send("T", 0, "x", "TRAN_MSG\x01true\x02TIMER_DELAY_SEC\x01soon\x02"); code.Response(c.Code) != code.MessageIllegal {
+		t.Errorf("no time: code %d", c.Code)
+	}
+}

@@ -173,7 +173,8 @@ func (s *Service) batch(at, end int64) (next int64, more bool) {
 		return at, more
 	}
 	if stored := s.restore(c.list[:n]); stored < n {
-		return c.list[stored].half, false
+		k := &c.list[stored]
+		return k.half, k.fate == settled
 	}
 	return at, more
 }
@@ -315,6 +316,10 @@ func (s *Service) restore(list []candidate) int {
 	}
 	if stored < len(list) {
 		d := &list[stored].Draft
+		if d.Status == store.IllegalSize { // now and for ever
+			list[stored].fate = s.pass(list[stored].half, d.Err.Error())
+			return stored
+		}
 		s.o.Log.Error("a half message cannot be stored again; the next round tries it", zap.Int64("offset", list[stored].half),
 			zap.Stringer("status", d.Status), zap.Error(d.Err))
 	}
@@ -335,6 +340,13 @@ func (s *Service) prepare(k *candidate) {
 		k.props = message.AppendProperty(k.props, message.PropertyTransactionCheckTimes, had)
 	}
 	k.props = message.AppendProperty(k.props, message.PropertyTransactionPreparedQueueOffset, strconv.AppendInt(nil, k.first, 10))
+	if len(k.props) > message.MaxProperties-message.CRCTailLen {
+		// The id is that of UNIQ_KEY, which stays.
+		k.props = append(k.props[:0], message.Sanitize(nil, k.props, message.PropertyTransactionID)...)
+	}
+	if len(k.props) > message.MaxProperties-message.CRCTailLen {
+		k.props = append(k.props[:0], message.Sanitize(nil, k.props, message.PropertyTransactionPreparedQueueOffset)...)
+	}
 	k.Topic = s.half
 	k.Record = message.Record{
 		Topic: HalfTopic, SysFlag: r.SysFlag, BornTimestamp: r.BornTimestamp, BornHost: r.BornHost, StoreHost: r.StoreHost,
