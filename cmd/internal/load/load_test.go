@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ type fake struct {
 	mu   sync.Mutex
 	ends [4]int64
 	keys map[string]bool
+	half []int32 // queues of the halves, by their offsets; -1: ended
 }
 
 func newFake(t *testing.T) *fake {
@@ -45,6 +47,7 @@ func newFake(t *testing.T) *fake {
 	s, err := remoting.NewServer(remoting.Options{Routes: []remoting.Route{
 		{Code: code.SendMessageV2, Handle: f.send},
 		{Code: code.SendBatchMessage, Handle: f.send},
+		{Code: code.EndTransaction, Handle: f.commit},
 		{Code: code.PullMessage, Handle: f.pull},
 		{Code: code.GetMaxOffset, Handle: f.end},
 	}})
@@ -98,11 +101,62 @@ func (f *fake) send(r *remoting.Request) {
 		f.bad.Add(1)
 	}
 	f.keys[string(key)] = true
+	if tran, _ := message.Get(h.Properties, message.PropertyTransactionPrepared); string(tran) == "true" {
+		offset := int64(len(f.half))
+		f.half = append(f.half, h.QueueID)
+		f.mu.Unlock()
+		r.Reply(&header.SendMessageResponse{MsgID: []byte(message.OffsetID(netip.MustParseAddrPort("127.0.0.1:1"), 1000*offset)), QueueOffset: offset}, nil)
+		return
+	}
 	if f.keeps.Load() {
 		f.ends[h.QueueID] += n
 	}
 	f.mu.Unlock()
 	r.Reply(nil, nil)
+}
+
+// commit ends halves, each once.
+func (f *fake) commit(r *remoting.Request) {
+	var h header.EndTransactionRequest
+	err := h.Decode(r.Cmd.Fields)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := h.TranStateTableOffset
+	if err != nil || at < 0 || at >= int64(len(f.half)) || f.half[at] < 0 || h.CommitLogOffset != 1000*at || string(h.ProducerGroup) != "bench_p" ||
+		h.CommitOrRollback != message.TransactionCommit {
+		f.bad.Add(1)
+		r.Fail(code.SystemError, "bad end")
+		return
+	}
+	if f.keeps.Load() {
+		f.ends[f.half[at]]++
+	}
+	f.half[at] = -1
+	r.Reply(nil, nil)
+}
+
+// Each half is committed once, and counts then.
+func TestTransactions(t *testing.T) {
+	f := newFake(t)
+	l := start(t, options(f, Transaction))
+	w := measure(t, l, 200*time.Millisecond)
+	f.busy.Store(3)
+	refused := measure(t, l, 200*time.Millisecond).Refused
+	total, err := l.Stop(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	open := 0
+	for _, q := range f.half {
+		if q >= 0 {
+			open++
+		}
+	}
+	if w.Messages == 0 || total.Lost() || total.Acknowledged != int64(len(f.half)) || open > 0 || total.Unanswered > 0 || refused != 3 || f.bad.Load() > 0 {
+		t.Errorf("%d committed of %d halves, %d open, %d refused, %d bad, %+v", w.Messages, len(f.half), open, refused, f.bad.Load(), total)
+	}
 }
 
 // pull serves 100 messages in each queue.
