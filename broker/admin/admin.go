@@ -13,6 +13,7 @@ import (
 	"github.com/gantrymq/gantry/broker/stats"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/body"
+	"github.com/gantrymq/gantry/codec/code"
 	"github.com/gantrymq/gantry/codec/settings"
 	"github.com/gantrymq/gantry/remoting"
 	"github.com/gantrymq/gantry/store"
@@ -78,4 +79,14 @@ func New(o Options) *Handlers {
 	h := &Handlers{o: o, booted: o.Now()}
 	h.version.Store(&body.DataVersion{Timestamp: h.booted.UnixMilli()})
 	return h
+}
+
+// need is a field that the request cannot do without; without it the request was
+// answered, by the name of its header.
+func need(r *remoting.Request, header, field string) ([]byte, bool) {
+	value, ok := r.Cmd.Get(field)
+	if !ok {
+		r.Fail(code.SystemError, header+": field "+field+" is missing")
+	}
+	return value, ok
 }

@@ -72,9 +72,8 @@ func (h *Handlers) settleGroups(r *remoting.Request, failed error) {
 // Group answers request 352. An unknown group that could be made by a member is shown
 // as it would be; unlike in the original it is not made.
 func (h *Handlers) Group(r *remoting.Request) {
-	name, ok := r.Cmd.Get("group")
+	name, ok := need(r, "GetSubscriptionGroupConfigRequest", "group")
 	if !ok {
-		r.Fail(code.SystemError, "GetSubscriptionGroupConfigRequest: field group is missing")
 		return
 	}
 	c := h.o.Groups.Preview(string(name))
@@ -130,8 +129,7 @@ func (h *Handlers) DeleteGroup(r *remoting.Request) {
 		r.Fail(code.SystemError, err.Error())
 		return
 	}
-	if _, ok := r.Cmd.Get("groupName"); !ok {
-		r.Fail(code.SystemError, "DeleteSubscriptionGroupRequest: field groupName is missing")
+	if _, ok := need(r, "DeleteSubscriptionGroupRequest", "groupName"); !ok {
 		return
 	}
 	h.o.Groups.Delete(q.GroupName)
@@ -155,8 +153,7 @@ func (h *Handlers) Forbid(r *remoting.Request) {
 		return
 	}
 	for _, field := range []string{"group", "topic"} {
-		if _, ok := r.Cmd.Get(field); !ok {
-			r.Fail(code.SystemError, "UpdateGroupForbiddenRequest: field "+field+" is missing")
+		if _, ok := need(r, "UpdateGroupForbiddenRequest", field); !ok {
 			return
 		}
 	}

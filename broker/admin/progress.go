@@ -22,7 +22,7 @@ const mostQueues = 1 << 16
 // TopicStats answers request 202: the offsets of a topic's queues and the time of
 // their last messages.
 func (h *Handlers) TopicStats(r *remoting.Request) {
-	t := h.topicOf(r)
+	t := h.topicOf(r, "GetTopicStatsInfoRequest")
 	if t == nil {
 		return
 	}
@@ -42,10 +42,9 @@ func (h *Handlers) TopicStats(r *remoting.Request) {
 }
 
 // topicOf finds the topic that the request names; nil: it was answered.
-func (h *Handlers) topicOf(r *remoting.Request) *topic.Topic {
-	name, ok := r.Cmd.Get("topic")
+func (h *Handlers) topicOf(r *remoting.Request, header string) *topic.Topic {
+	name, ok := need(r, header, "topic")
 	if !ok {
-		r.Fail(code.SystemError, "field topic is missing")
 		return nil
 	}
 	t := h.o.Topics.Find(name)
@@ -122,8 +121,7 @@ func (h *Handlers) ConsumeStats(r *remoting.Request) {
 		r.Fail(code.SystemError, err.Error())
 		return
 	}
-	if _, ok := r.Cmd.Get("consumerGroup"); !ok {
-		r.Fail(code.SystemError, "GetConsumeStatsRequest: field consumerGroup is missing")
+	if _, ok := need(r, "GetConsumeStatsRequest", "consumerGroup"); !ok {
 		return
 	}
 	topics := strings.FieldsFunc(q.TopicList, func(c rune) bool { return c == ';' })
@@ -170,9 +168,8 @@ func (h *Handlers) BrokerConsumeStats(r *remoting.Request) {
 // TopicGroups answers request 300: the groups that consume a topic or have offsets
 // of it.
 func (h *Handlers) TopicGroups(r *remoting.Request) {
-	name, ok := r.Cmd.Get("topic")
+	name, ok := need(r, "QueryTopicConsumeByWhoRequest", "topic")
 	if !ok {
-		r.Fail(code.SystemError, "QueryTopicConsumeByWhoRequest: field topic is missing")
 		return
 	}
 	groups := append(h.o.Sessions.Subscribers(string(name)), h.o.Offsets.Groups(string(name))...)
@@ -181,9 +178,8 @@ func (h *Handlers) TopicGroups(r *remoting.Request) {
 
 // GroupTopics answers request 343: the topics that a group has offsets of.
 func (h *Handlers) GroupTopics(r *remoting.Request) {
-	group, ok := r.Cmd.Get("group")
+	group, ok := need(r, "QueryTopicsByConsumerRequest", "group")
 	if !ok {
-		r.Fail(code.SystemError, "QueryTopicsByConsumerRequest: field group is missing")
 		return
 	}
 	r.ReplyJSON(nil, &body.TopicList{BrokerAddr: h.o.Address, TopicList: set(h.o.Offsets.Topics(string(group)))})
@@ -203,8 +199,7 @@ func (h *Handlers) Subscription(r *remoting.Request) {
 		return
 	}
 	for _, name := range []string{"group", "topic"} {
-		if _, ok := r.Cmd.Get(name); !ok {
-			r.Fail(code.SystemError, "QuerySubscriptionByConsumerRequest: field "+name+" is missing")
+		if _, ok := need(r, "QuerySubscriptionByConsumerRequest", name); !ok {
 			return
 		}
 	}
@@ -220,7 +215,7 @@ func (h *Handlers) Subscription(r *remoting.Request) {
 // TimeSpans answers request 303: the times of the first and the last message of
 // each queue of a topic, and of the one that a group consumed last.
 func (h *Handlers) TimeSpans(r *remoting.Request) {
-	t := h.topicOf(r)
+	t := h.topicOf(r, "QueryConsumeTimeSpanRequest")
 	if t == nil {
 		return
 	}

@@ -27,8 +27,7 @@ func (h *Handlers) CreateTopic(r *remoting.Request) {
 		r.Fail(code.SystemError, "topicFilterType = ["+what+"] value invalid")
 		return
 	}
-	if _, ok := r.Cmd.Get("topic"); !ok {
-		r.Fail(code.SystemError, "CreateTopicRequest: field topic is missing")
+	if _, ok := need(r, "CreateTopicRequest", "topic"); !ok {
 		return
 	}
 	if wrong := h.wrongName(q.Topic); wrong != "" {
@@ -180,9 +179,8 @@ func (h *Handlers) SystemTopics(r *remoting.Request) {
 
 // Topic answers request 351.
 func (h *Handlers) Topic(r *remoting.Request) {
-	name, ok := r.Cmd.Get("topic")
+	name, ok := need(r, "GetTopicConfigRequest", "topic")
 	if !ok {
-		r.Fail(code.SystemError, "GetTopicConfigRequest: field topic is missing")
 		return
 	}
 	t := h.o.Topics.Find(name)
