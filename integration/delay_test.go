@@ -136,6 +136,44 @@ func waiting(ctx context.Context, t *testing.T, addr string, level, count int) m
 	return stored
 }
 
+// watchMachine sleeps for a millisecond again and again; the result ends that and tells how much longer the longest 1 in
+// 100 took. On a machine with more to do than it has processors for, all that waits for a time is late.
+func watchMachine() func() time.Duration {
+	stop, ended := make(chan struct{}), make(chan []time.Duration)
+	go func() {
+		var late []time.Duration
+		for {
+			select {
+			case <-stop:
+				ended <- late
+				return
+			default:
+			}
+			began := time.Now()
+			time.Sleep(time.Millisecond)
+			late = append(late, time.Since(began)-time.Millisecond)
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		late := append(<-ended, 0)
+		slices.Sort(late)
+		return late[len(late)*99/100]
+	}
+}
+
+// judgeLate fails when 99 of 100 messages were not delivered within 100 ms, unless the machine itself was late.
+func judgeLate(t *testing.T, p99, machine time.Duration) {
+	t.Helper()
+	switch {
+	case p99 <= 100*time.Millisecond:
+	case machine > 5*time.Millisecond:
+		t.Logf("99 of 100 are delivered within %v; not judged, since sleeping a millisecond took %v longer", p99, machine)
+	default:
+		t.Errorf("99 of 100 are delivered within %v; sleeping a millisecond took %v longer", p99, machine)
+	}
+}
+
 // Of 100,000 messages that wait, none comes early and 99 of 100 are in their queue within 100 ms of their time. When a
 // consumer has them depends on what else the machine does: it is printed.
 func TestDelayedMany(t *testing.T) {
@@ -161,6 +199,7 @@ func TestDelayedMany(t *testing.T) {
 		at     time.Time
 	}
 	var arrivals [lateLevels][]arrival
+	machine := watchMachine()
 	var all sync.WaitGroup
 	for level := 1; level <= lateLevels; level++ {
 		all.Go(func() {
@@ -200,9 +239,7 @@ func TestDelayedMany(t *testing.T) {
 	if late[0] < 0 {
 		t.Errorf("one came %v early", -late[0])
 	}
-	if p := of(stored, 99); p > 100*time.Millisecond {
-		t.Errorf("99 of 100 are delivered within %v", p)
-	}
+	judgeLate(t, of(stored, 99), machine())
 	if err := broker.complaint(); err != nil {
 		t.Error(err)
 	}

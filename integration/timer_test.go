@@ -118,6 +118,7 @@ func TestTimerMany(t *testing.T) {
 	took := time.Since(began)
 	var mu sync.Mutex
 	var late []time.Duration
+	machine := watchMachine()
 	var all sync.WaitGroup
 	for queue := range lateLevels {
 		all.Go(func() {
@@ -152,9 +153,7 @@ func TestTimerMany(t *testing.T) {
 	if late[0] < 0 {
 		t.Errorf("one came %v early", -late[0])
 	}
-	if p(99) > 100*time.Millisecond {
-		t.Errorf("99 of 100 are delivered within %v", p(99))
-	}
+	judgeLate(t, p(99), machine())
 	if err := broker.complaint(); err != nil {
 		t.Error(err)
 	}

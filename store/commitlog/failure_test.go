@@ -409,8 +409,11 @@ func (f doneFunc) AppendDone(d *Draft) { f(d) }
 func TestLeaderHandsOver(t *testing.T) {
 	opts := testOptions(Async)
 	opts.SegmentSize = 1 << 20
+	began := time.Now()
+	opts.Now = func() time.Time { return began } // no turn is slow, whatever else the machine does
 	l := openLog(t, vfs.NewMem(), opts)
 	putRecord(t, l, nil, sized(150)) // the first one adds a segment
+	l.Fence()                        // and is written by the log's own goroutine, which does not lead any more then
 	var n atomic.Int64
 	finished := make(chan struct{})
 	const rounds = 3 * maxTurns
@@ -476,6 +479,7 @@ func TestAppendDoesNotWaitForTheDisk(t *testing.T) {
 func TestPanicInCallback(t *testing.T) {
 	l := openLog(t, vfs.NewMem(), testOptions(Async))
 	putRecord(t, l, nil, sized(150)) // the first one adds a segment, which a caller does not do
+	l.Fence()                        // the log's own goroutine is through with it
 	func() {
 		defer func() {
 			if recover() == nil {

@@ -551,6 +551,7 @@ func (s *suite) closeFromHandler(t *testing.T) {
 	}
 	p := Dial(t, addr)
 	p.Ask(12, 1, nil)
+	eventually(t, "the others have been forgotten", func() bool { return len(srv.Conns()) == 1 }) // they are listed until OnClose has returned
 	srv.Conns()[0].Close("from outside")
 	p.Closed()
 	if why := <-closed; why != "from outside" {
