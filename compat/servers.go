@@ -112,7 +112,7 @@ func (r *Running) namesrv(ctx context.Context, m Maker, dir string) (string, err
 }
 
 func (r *Running) broker(ctx context.Context, m Maker, namesrv, dir string) (string, error) {
-	config := map[string]string{"namesrvAddr": namesrv, "messageDelayLevel": scenario.DelayLevels, "traceTopicEnable": "true",
+	config := map[string]string{"namesrvAddr": namesrv, "messageDelayLevel": scenario.DelayLevels, "traceTopicEnable": "true", "enablePropertyFilter": "true",
 		"recallMessageEnable": "true",
 		// Producers are asked about their transactions soon, not after half a minute; what has ended is noted sooner still, since
 		// RocketMQ asks again about what is not.

@@ -48,6 +48,7 @@ type Subscription struct {
 	Group     string
 	Topic     string
 	Sub       string // tag expression; "": *
+	SQL       string // an expression of SQL92 instead
 	FromLast  bool   // where a group without offsets begins; default: first
 	Orderly   bool
 	Broadcast bool
@@ -87,7 +88,7 @@ func (a *Agent) Consumer(ctx context.Context, name string, s Subscription) (*Con
 	if s.ShortHeartbeats {
 		heartbeat = "short"
 	}
-	_, err := a.do(ctx, form("op", "consumer", "name", name, "group", s.Group, "ns", a.ns, "topic", s.Topic, "sub", cmp.Or(s.Sub, "*"),
+	_, err := a.do(ctx, form("op", "consumer", "name", name, "group", s.Group, "ns", a.ns, "topic", s.Topic, "sub", cmp.Or(s.Sub, "*"), "sql", s.SQL,
 		"from", from, "orderly", strconv.FormatBool(s.Orderly), "model", model, "work", strconv.Itoa(s.Work),
 		"fail", strconv.Itoa(s.Fail), "most", strconv.Itoa(s.Most), "trace", strconv.FormatBool(s.Trace), "reply", strconv.FormatBool(s.Reply), "pause", strconv.Itoa(s.Pause), "heartbeat", heartbeat))
 	if err != nil {

@@ -55,7 +55,11 @@ func newConsumer(o url.Values) (*consuming, error) {
 	fail := int32(number(o, "fail", 0))
 	name, work := o.Get("name"), time.Duration(number(o, "work", 0))*time.Millisecond
 	pause := time.Duration(number(o, "pause", 0)) * time.Millisecond
-	err = c.Subscribe(o.Get("topic"), consumer.MessageSelector{Type: consumer.TAG, Expression: o.Get("sub")},
+	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: o.Get("sub")}
+	if sql := o.Get("sql"); sql != "" {
+		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: sql}
+	}
+	err = c.Subscribe(o.Get("topic"), selector,
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			result := consumer.ConsumeSuccess
 			for _, m := range messages {

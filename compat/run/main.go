@@ -24,7 +24,7 @@ func main() {
 	servers := flag.String("servers", "", "start this pair, NAMESRV/BROKER, each gantry, java4 or java5")
 	namesrv := flag.String("namesrv", "", "or use a running name server, host:port")
 	broker := flag.String("broker", "", "and a running broker")
-	play := flag.String("play", "", "only plays with this word in their name: exchange, auto, clustering, orderly, resume, broadcast, delay, timed, recalled, dead, query, pull, trace, asked, shortbeats, order1, reply, transaction")
+	play := flag.String("play", "", "only plays with this word in their name: exchange, auto, clustering, orderly, resume, broadcast, delay, timed, recalled, dead, query, pull, trace, asked, shortbeats, order1, reply, transaction, sql")
 	clients := flag.String("clients", "go,java32,java43,java4,java5", "only plays with these clients alone")
 	atOnce := flag.Int("at-once", 6, "plays that run side by side")
 	keep := flag.String("dir", "", "folder for stores and logs, kept; default: a temporary one")

@@ -26,6 +26,7 @@ func Plays() []Play {
 			plays = append(plays, traced(k), pulled(k, "lite"))
 		}
 	}
+	plays = append(plays, selected(agent.Java4, agent.Java5), selected(agent.Java5, agent.Go), selected(agent.Go, agent.Java4))
 	plays = append(plays, transactions(agent.Java4, agent.Java5), transactions(agent.Java5, agent.Go), transactions(agent.Go, agent.Java4))
 	for _, pair := range [][2]agent.Kind{{agent.Java4, agent.Java4}, {agent.Java5, agent.Java5}, {agent.Go, agent.Go},
 		{agent.Java5, agent.Java4}, {agent.Java4, agent.Go}, {agent.Go, agent.Java5}} {

@@ -41,7 +41,11 @@ final class Consumer {
         if (o.get("model").equals("broadcast")) {
             broadcast();
         }
-        client.subscribe(o.get("topic"), o.get("sub"));
+        if (o.get("sql").isEmpty()) {
+            client.subscribe(o.get("topic"), o.get("sub"));
+        } else {
+            select(o.get("topic"), o.get("sql"));
+        }
         if (o.get("orderly").equals("true")) {
             client.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 return consume(messages) ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
@@ -77,6 +81,13 @@ final class Consumer {
             }
         }
         throw new UnsupportedOperationException("this client has no setMessageModel");
+    }
+
+    /** Clients before 4.1 know no expressions but those of tags, hence by reflection. */
+    private void select(String topic, String expression) throws Exception {
+        Class<?> selector = Class.forName("org.apache.rocketmq.client.consumer.MessageSelector");
+        Object sql = selector.getMethod("bySql", String.class).invoke(null, expression);
+        DefaultMQPushConsumer.class.getMethod("subscribe", String.class, selector).invoke(client, topic, sql);
     }
 
     /** Calls a setter that only newer clients have. */
