@@ -182,7 +182,7 @@ func usage(pid int) (string, error) {
 }
 
 // B082 (mxsm/rocketmq-rust#9154): messages at the borders of seconds, through kills at random. None is lost and none
-// comes early; those of the last two seconds before a kill may come once more.
+// comes early, and none comes again.
 func TestTimerKillNine(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -244,8 +244,8 @@ func TestTimerKillNine(t *testing.T) {
 		again += max(c-1, 0)
 	}
 	t.Logf("%d kills, %d messages, %d came again", kills, count, again)
-	if lost > 0 {
-		t.Errorf("%d are lost", lost)
+	if lost > 0 || again > 0 {
+		t.Errorf("%d are lost, %d came again", lost, again)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/broker/topic"
 	"github.com/gantrymq/gantry/codec/message"
@@ -188,6 +190,10 @@ func (s *Service) take(sl *slot, ms int64) {
 		s.counts.recalled.Add(1)
 		s.metrics.add(name, -1)
 		return
+	case s.replay != nil && s.replay.delivered(sl.time, &t, &e):
+		s.counts.replayed.Add(1)
+		s.metrics.add(name, -1)
+		return
 	}
 	m := &s.room[len(s.batch)]
 	s.entries[len(s.batch)] = taken{e, sl, name, s.files.Floor(t.out) >= e.writeTime}
@@ -270,6 +276,12 @@ func (s *Service) retire(now time.Time) {
 	}
 	if to > s.readTime.Load() {
 		s.readTime.Store(to)
+		if s.replay != nil && to >= s.replay.last && s.next.Load() >= s.backlog {
+			if n := s.counts.replayed.Load(); n > 0 {
+				s.log.Warn("messages were delivered after the progress of timers was saved last; they are not delivered again", zap.Int64("count", n))
+			}
+			s.replay = nil
+		}
 		if len(s.slots) == 0 && s.files.Latest() < s.loadedTo && s.next.Load() >= s.queue.Max() {
 			s.metrics.zero()
 		}

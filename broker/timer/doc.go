@@ -52,7 +52,9 @@
 //
 // The progress is two numbers: the queue offset of the first message that is not in
 // the timer log, and the slot before which everything is delivered. Both are saved
-// after what they claim is durable. After a crash the slots since then are delivered
-// once more, about two seconds; none is lost, however long the broker was down. At a
-// stop the slot that was begun is finished first.
+// after what they claim is durable. So a crash loses nothing, however long the broker
+// was down: the slots since the last save, about two seconds, are delivered once more,
+// but for what is found in the queues already (replay). What cannot be told from
+// another message for certain comes again. At a stop the slot that was begun is
+// finished first.
 package timer

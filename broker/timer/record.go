@@ -22,6 +22,7 @@ type timed struct {
 	rolls              []byte
 	realTopic, realQID []byte
 	uniqueKey          []byte
+	dequeued           bool   // it has waited before
 	deletes            []byte // the key of the message that this one takes away
 }
 
@@ -35,11 +36,30 @@ func (t *timed) parse(record []byte) (why string) {
 	if string(t.Topic) != topic.WheelTimer {
 		return "it is none of the timers'"
 	}
+	if why := t.scan(); why != "" {
+		return why
+	}
+	if len(t.realTopic) == 0 {
+		return "it does not say which topic it is for"
+	}
+	if s := string(t.realTopic); s == topic.WheelTimer || s == topic.TransHalf {
+		return "it is for " + s
+	}
+	if _, ok := t.queue(); !ok {
+		return "it does not say which queue it is for"
+	}
+	return ""
+}
+
+// scan reads the properties.
+func (t *timed) scan() (why string) {
 	var out []byte
 	for k, v := range message.All(t.Properties) {
 		switch string(k) {
 		case message.PropertyTimerOutMs:
 			out = v
+		case message.PropertyTimerDequeueMs:
+			t.dequeued = true
 		case message.PropertyTimerDelaySec:
 			t.sec = v
 		case message.PropertyTimerDelayMs:
@@ -63,15 +83,6 @@ func (t *timed) parse(record []byte) (why string) {
 		return fmt.Sprintf("%s=%q is no time", message.PropertyTimerOutMs, out)
 	}
 	t.out = min(max(t.out, 0), maxTime)
-	if len(t.realTopic) == 0 {
-		return "it does not say which topic it is for"
-	}
-	if s := string(t.realTopic); s == topic.WheelTimer || s == topic.TransHalf {
-		return "it is for " + s
-	}
-	if _, ok := t.queue(); !ok {
-		return "it does not say which queue it is for"
-	}
 	return ""
 }
 
@@ -162,12 +173,19 @@ func (t *timed) rolled(dst []byte, enqueued, now, precision int64) []byte {
 		out = max(at-1, out-out%precision+1) // a full slot would say nothing
 	}
 	dst = appendNumber(dst, message.PropertyTimerOutMs, out)
-	n, _ := strconv.ParseInt(string(t.rolls), 10, 32)
 	end := len(dst)
-	if dst = appendNumber(dst, message.PropertyTimerRollTimes, max(n, 0)+1); len(dst)-before > maxProperties {
+	var number [20]byte
+	dst = message.AppendProperty(dst, message.PropertyTimerRollTimes, appendRolls(number[:0], t.rolls))
+	if len(dst)-before > maxProperties {
 		dst = dst[:end]
 	}
 	return appendTrace(dst, before, enqueued, now)
+}
+
+// appendRolls appends TIMER_ROLL_TIMES of a message after its next roll.
+func appendRolls(dst, rolls []byte) []byte {
+	n, _ := strconv.ParseInt(string(rolls), 10, 32)
+	return strconv.AppendInt(dst, max(n, 0)+1, 10)
 }
 
 // appendTrace appends when a message came and went, if there is room: they only tell

@@ -77,6 +77,7 @@ type Service struct {
 	// of the queue then.
 	before  timer.Check
 	backlog int64
+	replay  *replay // nil when that is done
 
 	// Of the goroutine.
 	slots    []*slot // that are in memory, by time
@@ -104,7 +105,7 @@ type Service struct {
 }
 
 // counts are since the start.
-type counts struct{ enqueued, delivered, rolled, recalled, passed atomic.Int64 }
+type counts struct{ enqueued, delivered, rolled, recalled, passed, replayed atomic.Int64 }
 
 // flushed is the state that the last flush saw.
 type flushed struct {
@@ -166,6 +167,7 @@ func (s *Service) recover() {
 		at = now
 	}
 	s.setLoaded(s.files.Floor(at))
+	s.replay = newReplay(s, s.loadedTo)
 	s.readTime.Store(s.loadedTo)
 
 	next, why := s.firstUnknown()
@@ -334,12 +336,13 @@ type Stats struct {
 	Rolled    int64 // stored again to wait further
 	Recalled  int64 // taken away by a recall
 	Passed    int64 // of no use to the timers, or gone
+	Replayed  int64 // found delivered already, after a crash
 }
 
 // Stats returns the counts since the start.
 func (s *Service) Stats() Stats {
 	c := &s.counts
-	return Stats{c.enqueued.Load(), c.delivered.Load(), c.rolled.Load(), c.recalled.Load(), c.passed.Load()}
+	return Stats{c.enqueued.Load(), c.delivered.Load(), c.rolled.Load(), c.recalled.Load(), c.passed.Load(), c.replayed.Load()}
 }
 
 // Figures are those of request 28.

@@ -322,7 +322,7 @@ func copyFiles(t *testing.T, from, to vfs.FS, dir string) {
 }
 
 // B085 (apache/rocketmq#9735): starts over and over, clean and not, and each message
-// comes once, but for those of the second that was under way.
+// comes once.
 func TestManyStarts(t *testing.T) {
 	f := open(t, setup{})
 	n := 0
@@ -368,7 +368,7 @@ func TestManyStarts(t *testing.T) {
 	for _, c := range got {
 		again += c - 1
 	}
-	if again > n/2 {
+	if again > 0 {
 		t.Errorf("%d of %d came again", again, n)
 	}
 }
