@@ -74,5 +74,5 @@ func TestRandomOperations(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Logf("seeds %d to %d: %d operations in %v; intended differences: %v", seed, seed+episodes-1, done, time.Since(begin), rows)
+	t.Logf("seeds %d to %d: %d operations in %v; intended differences: %v%s", seed, seed+episodes-1, done, time.Since(begin), rows, b.Outcomes())
 }

@@ -7,15 +7,14 @@ import (
 	"strconv"
 )
 
-// features are the parts of the broker that the generator uses; switch one on here when it is built.
-var features = struct{ transactions, timers, sql, replies, innerBatches bool }{}
-
 // Names of an episode. The prefix keeps episodes apart.
 var (
 	topics  = []string{"$PA", "$PB", "$PC", "$PD"} // ordinary ones, of changing settings
 	single  = "$PS"                                // has one queue, so that a random queue is no random one
+	batched = "$PQ"                                // its queues are queues of batches
 	delayed = "$PL"                                // where delayed messages go; read only at rest
 	groups  = []string{"$Pg0", "$Pg1", "$Pg2"}     // whose clients register their subscriptions
+	sqlers  = "$Pq0"                               // which wants SQL
 	pullers = []string{"$Pp0", "$Pp1", "$Pz0"}     // which bring their subscriptions with each pull; only these do: pull-own-subscription
 	resets  = "$Pz0"                               // whose offsets are reset, and which commits none with a pull: offset-reset-commit
 	backs   = []string{"$Pr0", "$Pr1"}             // groups that give messages back: their retry topics are read only at rest
@@ -25,12 +24,13 @@ var (
 // is an operation as well.
 type generator struct {
 	*rand.Rand
-	ops   []Op
-	sent  int            // messages so far, for names
-	known []string       // names of As
-	marks []string       // names of noted times
-	ends  map[string]int // roughly, by topic and queue
-	unit  int
+	ops    []Op
+	sent   int            // messages so far, for names
+	known  []string       // names of As
+	marks  []string       // names of noted times
+	ends   map[string]int // roughly, by topic and queue
+	unit   int
+	halves []string // half messages that nobody has ended
 }
 
 // Generate makes an episode of about n operations. The same seed gives the same.
@@ -63,8 +63,11 @@ func (g *generator) queue() string {
 	if g.chance(25) {
 		return pick(g, "4", "7", "8", "100", "+1", "2147483647", "-1", "x", "1.5", "")
 	}
-	return strconv.Itoa(g.IntN(3))
+	return g.someQueue()
 }
+
+// someQueue is one of the first, some of which have most messages.
+func (g *generator) someQueue() string { return pick(g, "0", "0", "1", "1", "2") }
 
 func (g *generator) group() string {
 	if g.chance(20) {
@@ -94,6 +97,9 @@ func (g *generator) prepare() {
 	}
 	g.add(Op{Code: 17, Ext: topicFields(single, "1", "1", "6")})
 	g.add(Op{Code: 17, Ext: topicFields(delayed, "3", "3", "6")})
+	f := topicFields(batched, "2", "2", "6")
+	f["attributes"] = "+queue.type=BatchCQ"
+	g.add(Op{Code: 17, Ext: f})
 	g.add(Op{Code: 200, Body: `{"groupName":"` + groups[0] + `"}`})
 	g.add(Op{Code: 200, Body: `{"groupName":"` + backs[1] + `","retryMaxTimes":` + pick(g, "2", "0", "1", "16") + `}`})
 	for _, name := range pullers { // a pull that is held and a group that is made take turns
@@ -112,6 +118,7 @@ var weights = []struct {
 	{3, (*generator).sendRetry}, {20, (*generator).pull}, {5, (*generator).giveBack}, {4, (*generator).commit}, {4, (*generator).queryOffset},
 	{5, (*generator).bounds}, {4, (*generator).byTime}, {5, (*generator).byKey}, {3, (*generator).byPosition}, {2, (*generator).units},
 	{2, (*generator).changeTopic}, {2, (*generator).changeGroup}, {3, (*generator).lock}, {3, (*generator).session}, {2, (*generator).reset},
+	{3, (*generator).half}, {4, (*generator).end}, {2, (*generator).sendTimed}, {1, (*generator).recall}, {3, (*generator).pullSQL}, {2, (*generator).reply}, {5, (*generator).batches},
 	{1, (*generator).clone}, {4, (*generator).statistics}, {2, (*generator).hold}, {2, (*generator).mark},
 }
 
@@ -149,7 +156,7 @@ func (g *generator) audit() {
 	pull := func(kind Kind, topic string, queue int) {
 		g.add(Op{Kind: kind, Code: 11, Ext: pullFields("$Paudit", topic, strconv.Itoa(queue), "0", "4")})
 	}
-	for _, t := range append([]string{single, "%DLQ%" + backs[0], "%DLQ%" + backs[1]}, topics...) {
+	for _, t := range append([]string{single, batched, "%DLQ%" + backs[0], "%DLQ%" + backs[1]}, topics...) {
 		for q := range 4 {
 			pull(Loose, t, q) // to the end
 		}
@@ -169,7 +176,7 @@ func (g *generator) audit() {
 		g.add(Op{Code: 343, Ext: map[string]string{"group": gr}})
 		g.add(Op{Code: 203, Ext: map[string]string{"consumerGroup": gr}})
 	}
-	for _, t := range append([]string{single, delayed}, topics...) {
+	for _, t := range append([]string{single, batched, delayed}, topics...) {
 		g.add(Op{Code: 202, Ext: map[string]string{"topic": t}})
 		g.add(Op{Code: 300, Ext: map[string]string{"topic": t}})
 		g.add(Op{Code: 351, Ext: map[string]string{"topic": t}})

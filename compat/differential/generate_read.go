@@ -2,7 +2,6 @@ package differential
 
 import (
 	"fmt"
-	"strconv"
 )
 
 func pullFields(group, topic, queue, offset, flag string) map[string]string {
@@ -134,7 +133,7 @@ func (g *generator) units() {
 }
 
 func (g *generator) reset() {
-	topic, queue := g.topic(), strconv.Itoa(g.IntN(3))
+	topic, queue := g.topic(), g.someQueue()
 	f := map[string]string{"topic": topic, "group": pick(g, resets, resets, "$Pnobody"), "timestamp": g.when(), "isForce": pick(g, "true", "false")}
 	if g.chance(2) {
 		f["queueId"], f["offset"] = queue, g.offset(topic, queue)

@@ -109,7 +109,7 @@ func (g *generator) body() string {
 func (g *generator) count(topic, queue string, n int) { g.ends[topic+"/"+queue] += n }
 
 func (g *generator) send() {
-	topic, queue := g.topic(), strconv.Itoa(g.IntN(3))
+	topic, queue := g.topic(), g.someQueue()
 	switch {
 	case g.chance(20):
 		topic, queue = single, pick(g, "0", "-1", "-7")
@@ -125,7 +125,7 @@ func (g *generator) send() {
 }
 
 func (g *generator) oneway() {
-	topic, queue := pick(g, topics...), strconv.Itoa(g.IntN(3))
+	topic, queue := pick(g, topics...), g.someQueue()
 	o := g.sendOp(g.sendFields(topic, queue, g.properties()), g.body())
 	o.Flag, o.As = 2, ""
 	g.known = g.known[:len(g.known)-1]
@@ -149,7 +149,7 @@ func batchOf(bodies, props []string) string {
 }
 
 func (g *generator) batch() {
-	topic, queue := g.topic(), strconv.Itoa(g.IntN(3))
+	topic, queue := g.topic(), g.someQueue()
 	var bodies, props []string
 	n := 1 + g.IntN(5)
 	if g.chance(20) {
@@ -185,7 +185,7 @@ func (g *generator) batch() {
 }
 
 func (g *generator) badSend() {
-	topic, queue := pick(g, topics...), strconv.Itoa(g.IntN(3))
+	topic, queue := pick(g, topics...), g.someQueue()
 	f, body := g.sendFields(topic, queue, g.properties()), g.body()
 	switch g.IntN(12) {
 	case 0:
@@ -197,7 +197,8 @@ func (g *generator) badSend() {
 	case 3:
 		delete(f, pick(g, "b", "e", "f", "g", "h"))
 	case 4:
-		f[pick(g, "e", "f", "g", "h", "d")] = pick(g, "x", "1.5", "", " 1", "2147483648", "99999999999999999999")
+		f[pick(g, "e", "f", "g", "h")] = pick(g, "x", // d may be missing in Java, and so be no number: send-missing-field
+			"1.5", "", " 1", "2147483648", "99999999999999999999")
 	case 5:
 		f["b"] = pick(g, "$P.dot", "$P sp", strings.Repeat("n", 127), strings.Repeat("n", 128), strings.Repeat("ä", 70), "SCHEDULE_TOPIC_XXXX", "", "$Pgrün")
 	case 6:
@@ -219,7 +220,7 @@ func (g *generator) badSend() {
 // sendDelayed sends to the topic that is read at rest only.
 func (g *generator) sendDelayed() {
 	level := pick(g, "1", "2", "3", "4", "5", "9", "18", "19", "100", "2147483647")
-	f := g.sendFields(delayed, strconv.Itoa(g.IntN(3)), g.properties()+"DELAY\x01"+level+"\x02")
+	f := g.sendFields(delayed, g.someQueue(), g.properties()+"DELAY\x01"+level+"\x02")
 	if f["f"] == "4" || f["f"] == "12" || f["f"] == "13" { // not delayed then
 		f["f"] = "0"
 	}

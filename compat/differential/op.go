@@ -15,7 +15,7 @@ import (
 //	$P         the prefix of the episode's names
 //	$T3        the time that the operation As T3 has noted
 //	$m5.at     where the message of operation As m5 lies in the log; $m5_2.at that of its third message
-//	$m5.id     the id of that message
+//	$m5.id     the id of that message; $m5.queue its offset in its queue, $m5.handle what it is taken back with
 //	$END       as the offset of a pull: the end of its queue
 //	$NOW+500   the time when the operation is performed, for both brokers the same
 type Op struct {
@@ -36,13 +36,14 @@ type Op struct {
 type Kind int
 
 const (
-	Call  Kind = iota // a request, and its answer
-	Hold              // a request that the broker may hold; its answer is awaited by Await on the same connection
-	Await             // the answer of a request that was held
-	Mark              // no request: notes the time, apart from all times before and after
-	Rest              // no request: waits until the brokers do nothing any more
-	Loose             // a call whose messages are compared by the ways that they have come, see loosely
-	Sleep             // no request: waits for Code milliseconds
+	Call   Kind = iota // a request, and its answer
+	Hold               // a request that the broker may hold; its answer is awaited by Await on the same connection
+	Await              // the answer of a request that was held
+	Mark               // no request: notes the time, apart from all times before and after
+	Rest               // no request: waits until the brokers do nothing any more
+	Loose              // a call whose messages are compared by the ways that they have come, see loosely
+	Silent             // a request that is not answered, and one that waits for it
+	Sleep              // no request: waits for Code milliseconds
 )
 
 // Script writes the operation as a step of a script (frames.Script), so that a difference can be played again and
@@ -58,7 +59,7 @@ func (o *Op) Script() string {
 		return fmt.Sprintf("# %d ms later", o.Code)
 	case Await:
 		return fmt.Sprintf("next c%d", o.Conn)
-	case Hold:
+	case Hold, Silent:
 		b.WriteString("send")
 	default:
 		b.WriteString("call")
@@ -183,5 +184,6 @@ type pair struct {
 	prefix  string
 	times   map[string]int64
 	now     time.Time
-	deleted []string // topics
+	deleted []string  // topics
+	timed   time.Time // when the last timed message is due
 }

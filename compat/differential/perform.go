@@ -2,6 +2,7 @@ package differential
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (b *Brokers) Perform(ctx context.Context, seed uint64, ops []Op, rows map[s
 			time.Sleep(time.Duration(o.Code) * time.Millisecond)
 			continue
 		case Rest:
-			if err := b.both(ctx, func(ctx context.Context, s *side) error { return s.rest(ctx) }); err != nil {
+			if err := b.both(ctx, func(ctx context.Context, s *side) error { return s.rest(ctx, p) }); err != nil {
 				return i, fmt.Errorf("seed %d, operation %d: %w", seed, i, err)
 			}
 			unsettled = false
@@ -100,6 +101,9 @@ func (b *Brokers) Perform(ctx context.Context, seed uint64, ops []Op, rows map[s
 			return i, &Difference{seed, i, *o, [2]int{-1, -1}, err.Error()}
 		}
 		unsettled = unsettled || o.writes()
+		if isTimed(o) {
+			p.timed = p.now.Add(longestTime)
+		}
 		if j, ok := b.sides[0].given[o.As]; ok && o.As != "" {
 			b.told = append(b.told, [2]int64{j.at, b.sides[1].given[o.As].at})
 		}
@@ -107,6 +111,9 @@ func (b *Brokers) Perform(ctx context.Context, seed uint64, ops []Op, rows map[s
 			topic := b.sides[0].expand(p, o.Ext["topic"])
 			p.deleted = append(p.deleted, topic)
 			b.sides[0].deleted[topic], b.sides[1].deleted[topic] = true, true
+		}
+		if answered[0] && answered[1] {
+			b.outcomes[[2]int{o.Code, answers[0].Code}]++
 		}
 		if answered[0] && !same(answers[0], answers[1]) {
 			row := excuse(o, answers[0], answers[1])
@@ -174,13 +181,17 @@ func unlike(java, gantry Answer) string {
 	return b.String()
 }
 
-// rest waits until nothing is on its way any more: no delayed message waits.
-func (s *side) rest(ctx context.Context) error {
+// rest waits until nothing is on its way any more: no delayed or timed message waits.
+func (s *side) rest(ctx context.Context, p *pair) error {
+	time.Sleep(time.Until(p.timed))
 	for ctx.Err() == nil {
 		if err := s.settle(ctx); err != nil {
 			return err
 		}
 		waiting, err := s.delayed(ctx)
+		if err == nil && !waiting && !p.timed.IsZero() {
+			waiting, err = s.timed(ctx, strings.ReplaceAll(delayed, "$P", p.prefix))
+		}
 		if err != nil {
 			return err
 		}
@@ -190,6 +201,37 @@ func (s *side) rest(ctx context.Context) error {
 		time.Sleep(20 * time.Millisecond)
 	}
 	return fmt.Errorf("%s does not come to rest: %w", s.name, ctx.Err())
+}
+
+// timed tells whether the timers have messages of a topic.
+func (s *side) timed(ctx context.Context, topic string) (bool, error) {
+	end, err := s.ask(ctx, 30, map[string]string{"topic": wheel, "queueId": "0"})
+	if err != nil {
+		return false, err
+	}
+	check, err := s.ask(ctx, 60, nil)
+	if err != nil {
+		return false, err
+	}
+	const next = 16 // where the checkpoint has the offset of the next message to enter
+	if len(check.Body) < next+8 || strconv.FormatUint(binary.BigEndian.Uint64(check.Body[next:]), 10) != end.Ext["offset"] {
+		return true, nil
+	}
+	counts, err := s.ask(ctx, 61, nil)
+	if err != nil {
+		return false, err
+	}
+	strict, err := fastjson.Normalize(counts.Body)
+	if err != nil {
+		return false, err
+	}
+	var v struct {
+		TimingCount map[string]struct{ Count int64 }
+	}
+	if err := json.Unmarshal(strict, &v); err != nil {
+		return false, err
+	}
+	return v.TimingCount[topic].Count > 0, nil
 }
 
 // delayed tells whether a delay level has messages that are not delivered.

@@ -25,7 +25,7 @@ var masks = []struct {
 	to        string // "" when numbered or looked up, see side.mask
 }{
 	{"broker", "each broker has a port of its own", nil, ""},
-	{"client", "so has each connection; shown is whose it is", regexp.MustCompile(`\b127\.0\.0\.1:([0-9]{4,5})\b`), ""},
+	{"client", "so has each connection; shown is whose it is", clientAddr, ""},
 	{"id", "message ids hold the broker's port and a position in the log", nil, ""},
 	{"drawn", "ids that a broker draws for messages without one hold its process and time", regexp.MustCompile(`\b(?:[0-9A-F]{56}|[0-9A-F]{32})\b`), ""},
 	{"position", "the same message may lie elsewhere in the log, when delayed ones came in another order or drawn ids have another length",
@@ -38,6 +38,8 @@ var masks = []struct {
 	{"rate", "what is consumed in a second depends on where the second ends", regexp.MustCompile(`"(consumeTps|topicPutTps)":[0-9.Ee-]+`), `"$1":$$N`},
 	{"size", "and so is a record with such an id; stores are compared with sizes", regexp.MustCompile(`"physicSize":[0-9]+`), `"physicSize":$$N`},
 }
+
+var clientAddr = regexp.MustCompile(`\b127\.0\.0\.1:[0-9]{4,5}\b`)
 
 // mask puts placeholders for what the two brokers cannot have in common.
 func (s *side) mask(text string) string {
@@ -167,14 +169,23 @@ func (s *side) show(o *Op, f frames.Frame, p *pair) (a Answer, err error) {
 		case "totalTopicNum", "totalGroupNum":
 			v = "$N" // of all episodes
 		case "queueOffset":
-			if level := delayLevel(o); level > 0 && sends(o) {
-				v = "$Q" + s.seen(fmt.Sprintf("level %d at %s", level, v)) // other episodes have delayed messages as well
+			switch level := delayLevel(o); { // other episodes have such messages as well
+			case sends(o) && isTimed(o):
+				v = "$N" // or, when the time has passed, it is in a queue where others come when they like
+			case sends(o) && isHalf(o):
+				v = "$H" + s.seen("half at "+v)
+			case sends(o) && level > 0:
+				v = "$Q" + s.seen(fmt.Sprintf("level %d at %s", level, v))
 			}
 		default:
 			v = s.mask(v)
 		}
 		a.Ext[k] = v
 	}
+	for _, r := range s.replies {
+		a.Body = append(a.Body, s.pushed(r))
+	}
+	s.replies = nil
 	if len(f.Body) == 0 {
 		return a, nil
 	}
@@ -205,8 +216,24 @@ func (s *side) show(o *Op, f frames.Frame, p *pair) (a Answer, err error) {
 			text = string(out)
 		}
 	}
-	a.Body = []string{s.mask(text)}
+	a.Body = append(a.Body, s.mask(text))
 	return a, nil
+}
+
+// pushed shows a reply that the broker has given to a client.
+func (s *side) pushed(f frames.Frame) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "reply %d %q", f.Code, f.Body)
+	for _, k := range slices.Sorted(maps.Keys(f.Ext)) {
+		v := f.Ext[k]
+		if k == "properties" {
+			props := strings.Split(strings.TrimSuffix(v, "\x02"), "\x02")
+			slices.Sort(props)
+			v = strings.Join(props, "\x02")
+		}
+		fmt.Fprintf(&b, " %s=%q", k, s.mask(v))
+	}
+	return b.String()
 }
 
 // delayLevel is the level that a send asks for.
@@ -220,6 +247,12 @@ func delayLevel(o *Op) int {
 }
 
 var levelAsked = regexp.MustCompile("(?:^|\x02)DELAY\x01(-?[0-9]+)(?:\x02|$)")
+
+func isTimed(o *Op) bool { return strings.Contains(o.Ext["i"]+o.Ext["properties"], "TIMER_DEL") }
+
+func isHalf(o *Op) bool {
+	return strings.Contains(o.Ext["i"]+o.Ext["properties"], "TRAN_MSG\x01true\x02")
+}
 
 // own leaves of tables of the whole broker what belongs to this episode. It leaves out how far groups have pulled from
 // topics that were deleted meanwhile: of groups without committed offsets Java keeps it (offset-pulled-deleted).
@@ -283,9 +316,11 @@ func loosely(rs []frames.Record) []frames.Record {
 func way(r frames.Record) string {
 	p := properties(r.Properties)
 	switch {
-	case r.Topic == scheduled:
+	case r.Topic == marks:
+		return "gathering"
+	case r.Topic == scheduled || r.Topic == halves || r.Topic == wheel: // where they wait
 	case p["TIMER_OUT_MS"] != "":
-		return "timer " + p["UNIQ_KEY"] + " " + p["TIMER_OUT_MS"]
+		return "timer " + p["UNIQ_KEY"]
 	case p["REAL_TOPIC"] != "":
 		return "level " + p["DELAY"]
 	}
@@ -315,6 +350,11 @@ func (s *side) record(r frames.Record) string {
 	if !s.recent(r.Stored) {
 		stored = strconv.FormatInt(r.Stored, 10)
 	}
+	born, size := strconv.FormatInt(r.Born, 10), strconv.Itoa(r.Size)
+	if strings.Contains(r.Properties, "TIMER_DEL_UNIQKEY\x01") && s.recent(r.Born) {
+		// The broker makes what takes a message back; in Java it has an empty property more, which reading drops.
+		born, size, r.Properties = "now", "any", strings.Replace(r.Properties, "TRACE_CONTEXT\x01\x02", "", 1)
+	}
 	prepared := "0"
 	if r.PreparedOffset != 0 {
 		prepared = s.at(r.PreparedOffset)
@@ -326,7 +366,6 @@ func (s *side) record(r frames.Record) string {
 	props := strings.Split(strings.TrimSuffix(r.Properties, "\x02"), "\x02")
 	slices.Sort(props) // Java's order is that of a hash table
 	masked := s.mask(strings.Join(props, "\x02"))
-	size := strconv.Itoa(r.Size)
 	if strings.Contains(masked, "$DRAWN") {
 		size = "any" // ids of brokers with an IPv6 address are longer
 	}
@@ -334,8 +373,8 @@ func (s *side) record(r frames.Record) string {
 	if len(body) > 300 {
 		body = fmt.Sprintf("%.100s... %d bytes", body, len(r.Body)) // the CRC has been checked, and is shown
 	}
-	return fmt.Sprintf("%s/%d@%s at=%s magic=%x crc=%08x flag=%d sys=%#x again=%d prepared=%s born=%d by %s stored=%s on %s size=%s end=%t %s %q",
-		r.Topic, r.Queue, offset, at, r.Magic, r.CRC, r.Flag, r.SysFlag, r.Reconsumed, prepared, r.Born, s.client(r.BornHost.String()), stored, store,
+	return fmt.Sprintf("%s/%d@%s at=%s magic=%x crc=%08x flag=%d sys=%#x again=%d prepared=%s born=%s by %s stored=%s on %s size=%s end=%t %s %q",
+		r.Topic, r.Queue, offset, at, r.Magic, r.CRC, r.Flag, r.SysFlag, r.Reconsumed, prepared, born, s.client(r.BornHost.String()), stored, store,
 		size, strings.HasSuffix(r.Properties, "\x02"), body, masked)
 }
 
@@ -348,7 +387,7 @@ func (s *side) sorted(v any) any {
 		for i := range v {
 			v[i] = s.sorted(v[i])
 			text, _ := json.Marshal(v[i])
-			keys[i], order[i] = string(text), i
+			keys[i], order[i] = clientAddr.ReplaceAllStringFunc(string(text), s.client), i
 		}
 		slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(keys[a], keys[b]) })
 		out := make([]any, len(v))

@@ -29,19 +29,22 @@ type side struct {
 	deleted map[string]bool  // topics, over all episodes
 	names   map[int64]string // of the records by position, once the log has been read
 	// Of the present episode:
-	conns map[int]*frames.Conn
-	held  map[int]int32          // opaque of a held request by connection
-	given map[string]place       // by the names of As
-	sight map[string]int         // the order in which positions and drawn ids were seen
-	asked *strings.Replacer      // positions that the last request named
-	early map[int][]frames.Frame // answers that came while another was awaited
-	begun time.Time
+	conns   map[int]*frames.Conn
+	held    map[int]int32          // opaque of a held request by connection
+	given   map[string]place       // by the names of As
+	sight   map[string]int         // the order in which positions and drawn ids were seen
+	asked   *strings.Replacer      // positions that the last request named
+	early   map[int][]frames.Frame // answers that came while another was awaited
+	replies []frames.Frame         // that were pushed to a client meanwhile
+	begun   time.Time
 }
 
 // place is where a message lies.
 type place struct {
-	at int64
-	id string
+	at     int64
+	id     string
+	queue  int64  // the offset in its queue
+	handle string // to take it back with
 }
 
 func newSide(name, addr string) (*side, error) {
@@ -86,7 +89,7 @@ func (s *side) conn(ctx context.Context, n int) (*frames.Conn, error) {
 	return c, nil
 }
 
-var name = regexp.MustCompile(`\$(?:P|NOW([+-][0-9]+)?|(T[0-9]+)([+-][0-9]+)?|(m[0-9]+(?:_[0-9]+)?)\.(at|id)([+-][0-9]+)?)`)
+var name = regexp.MustCompile(`\$(?:P|NOW([+-][0-9]+)?|(T[0-9]+)([+-][0-9]+)?|(m[0-9]+(?:_[0-9]+)?)\.(at|id|queue|handle)([+-][0-9]+)?)`)
 
 // expand puts values in the place of names.
 func (s *side) expand(p *pair, text string) string {
@@ -107,8 +110,13 @@ func (s *side) expand(p *pair, text string) string {
 			if !ok { // refused, or left out
 				got.at = 1 << 40
 			}
-			if m[5] == "id" {
+			switch m[5] {
+			case "id":
 				return got.id
+			case "handle":
+				return got.handle
+			case "queue":
+				return strconv.FormatInt(got.queue+plus(m[6]), 10)
 			}
 			n = got.at + plus(m[6])
 			asked = append(asked, strconv.FormatInt(n, 10), word)
@@ -169,6 +177,9 @@ func (s *side) perform(ctx context.Context, p *pair, o *Op) (f frames.Frame, ans
 		return f, false, err
 	}
 	switch {
+	case o.Kind == Silent:
+		return f, false, s.overtake(ctx, c, o, 37, map[string]string{"producerGroup": "P", "tranStateTableOffset": "0", "commitLogOffset": strconv.Itoa(1 << 40),
+			"commitOrRollback": "12", "fromTransactionCheck": "false"})
 	case o.Flag&2 != 0:
 		return f, false, s.overtake(ctx, c, o, 310, map[string]string{"a": "P", "b": "no such.topic", "c": "none", "d": "1", "e": "0", "f": "0", "g": "1", "h": "0"})
 	case o.Kind == Hold:
@@ -204,6 +215,12 @@ func (s *side) receive(ctx context.Context, c *frames.Conn, n int, opaque int32)
 		case err != nil:
 			return f, fmt.Errorf("%s: %w", s.name, err)
 		case f.Flag&1 == 0:
+			if f.Code == 326 { // a reply for this client, which has to say that it has it
+				s.replies = append(s.replies, f)
+				if err := c.Send(frames.Frame{Language: "JAVA", Version: 513, Opaque: f.Opaque, Flag: 1}); err != nil {
+					return f, err
+				}
+			}
 		case f.Opaque == opaque:
 			return f, nil
 		default:
@@ -224,13 +241,14 @@ func (s *side) remember(as string, f frames.Frame) {
 	}
 	for _, id := range strings.Split(f.Ext["msgId"], ",") {
 		if at, err := strconv.ParseInt(id[max(0, len(id)-16):], 16, 64); err == nil {
-			add(place{at, id})
+			queue, _ := strconv.ParseInt(f.Ext["queueOffset"], 10, 64)
+			add(place{at, id, queue, f.Ext["recallHandle"]})
 		}
 	}
 	if n == 0 && f.Code == 0 {
 		rs, _ := frames.Records(f.Body) // what is no list of records gives none
 		for _, r := range rs {
-			add(place{r.Physical, fmt.Sprintf("%s%016X", s.idPre, r.Physical)})
+			add(place{at: r.Physical, id: fmt.Sprintf("%s%016X", s.idPre, r.Physical), queue: r.Offset})
 		}
 	}
 }

@@ -19,8 +19,13 @@ import (
 // most is how many differences of two stores are shown.
 const most = 20
 
-// scheduled is where delayed messages wait.
-const scheduled = "SCHEDULE_TOPIC_XXXX"
+// Topics of the brokers' own.
+const (
+	scheduled = "SCHEDULE_TOPIC_XXXX"         // messages with a delay level wait here
+	wheel     = "rmq_sys_wheel_timer"         // timed ones
+	halves    = "RMQ_SYS_TRANS_HALF_TOPIC"    // half ones
+	marks     = "RMQ_SYS_TRANS_OP_HALF_TOPIC" // which of these are done; how many are gathered in one record is the broker's own affair
+)
 
 // CompareStores compares what lies on disk, after Stop: every record of the log, the units of the queues, and the tables.
 func (b *Brokers) CompareStores() error {
@@ -43,9 +48,22 @@ func (b *Brokers) CompareStores() error {
 			}
 			if j != g {
 				diffs = append(diffs, fmt.Sprintf("%s, number %d\n-  %.1500s\n+  %.1500s", what, i, j, g))
-				return // what follows is moved
+				break // what follows is moved
 			}
 		}
+		only := func(sign string, these, those []string) {
+			counts := map[string]int{}
+			for _, l := range those {
+				counts[l]++
+			}
+			for _, l := range these {
+				if counts[l]--; counts[l] < 0 {
+					diffs = append(diffs, fmt.Sprintf("only here in %s: %s  %.1500s", what, sign, l))
+				}
+			}
+		}
+		only("-", java, gantry)
+		only("+", gantry, java)
 	}
 	say("records in the order of the log", stores[0].direct, stores[1].direct)
 	for _, class := range keys(stores[0].later, stores[1].later) {
@@ -105,6 +123,10 @@ func read(s *side, dir string) (*stored, error) {
 	s.begin()
 	s.names = map[int64]string{}
 	counts := map[string]int{}
+	// When it stops Java asks once more for all halves that are open, and stores copies of them.
+	rs = slices.DeleteFunc(rs, func(r frames.Record) bool {
+		return r.Topic == halves && properties(r.Properties)["TRANSACTION_CHECK_TIMES"] != ""
+	})
 	for _, r := range rs {
 		c := class(r)
 		s.names[r.Physical] = fmt.Sprintf("%s#%d", c, counts[c])
@@ -116,6 +138,10 @@ func read(s *side, dir string) (*stored, error) {
 		for _, r := range rs {
 			byPlace[r.Physical] = r
 			if (way(r) != "") != later {
+				continue
+			}
+			if r.Topic == marks {
+				st.later[marks] = append(st.later[marks], strings.Split(strings.TrimSuffix(string(r.Body), ","), ",")...)
 				continue
 			}
 			s.loose = later
@@ -133,6 +159,9 @@ func read(s *side, dir string) (*stored, error) {
 		}
 	}
 	if err := st.readQueues(filepath.Join(dir, "consumequeue"), byPlace); err != nil {
+		return nil, err
+	}
+	if err := st.readBatches(filepath.Join(dir, "batchconsumequeue"), byPlace); err != nil {
 		return nil, err
 	}
 	return st, st.readTables(filepath.Join(dir, "config"))
@@ -190,12 +219,18 @@ func (st *stored) readQueues(dir string, records map[int64]frames.Record) error 
 			return err
 		}
 		queue := filepath.Base(filepath.Dir(filepath.Dir(f))) + "/" + filepath.Base(filepath.Dir(f))
+		if queue == marks+"/0" {
+			continue
+		}
 		for ; len(b) >= 20; b = b[20:] {
 			at, size, tags := int64(binary.BigEndian.Uint64(b)), int(int32(binary.BigEndian.Uint32(b[8:]))), int64(binary.BigEndian.Uint64(b[12:]))
 			if size == 0 {
 				break
 			}
 			r, ok := records[at]
+			if !ok && queue == halves+"/0" {
+				continue // see read
+			}
 			if !ok || r.Size != size {
 				return fmt.Errorf("%s: a unit says that a message of %d bytes is at %d", f, size, at)
 			}
@@ -211,6 +246,36 @@ func (st *stored) readQueues(dir string, records map[int64]frames.Record) error 
 			slices.Sort(units)
 		}
 		st.units[queue] = units
+	}
+	return nil
+}
+
+// readBatches reads the units of queues of batches, which say more: the time, the first offset, and how many there are.
+func (st *stored) readBatches(dir string, records map[int64]frames.Record) error {
+	const unit = 46
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*", "[0-9]*"))
+	if err != nil {
+		return err
+	}
+	sort.Strings(files)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		queue := filepath.Base(filepath.Dir(filepath.Dir(f))) + "/" + filepath.Base(filepath.Dir(f))
+		for ; len(b) >= unit; b = b[unit:] {
+			at, size := int64(binary.BigEndian.Uint64(b)), int(int32(binary.BigEndian.Uint32(b[8:])))
+			if size == 0 {
+				break
+			}
+			r, ok := records[at]
+			if stored := int64(binary.BigEndian.Uint64(b[20:])); !ok || r.Size != size || r.Stored != stored {
+				return fmt.Errorf("%s: a unit says that a message of %d bytes, stored at %d, is at %d", f, size, stored, at)
+			}
+			st.units[queue] = append(st.units[queue], fmt.Sprintf("%s tags %d first %d count %d rest %x", st.side.names[at], int64(binary.BigEndian.Uint64(b[12:])),
+				int64(binary.BigEndian.Uint64(b[28:])), binary.BigEndian.Uint16(b[36:]), b[38:unit]))
+		}
 	}
 	return nil
 }
@@ -244,6 +309,9 @@ func (st *stored) readTables(dir string) error {
 					if topic, _, _ := strings.Cut(k, "@"); st.side.deleted[topic] {
 						continue // see own
 					}
+				}
+				if strings.Contains(k, "CID_RMQ_SYS_") {
+					continue // how far the marks have been read
 				}
 				text, err := json.Marshal(entry)
 				if err != nil {
