@@ -242,6 +242,14 @@ func TestHalfWithDelay(t *testing.T) {
 	}
 }
 
+// Rounds over nothing leave no trace.
+func TestCheckOfNothing(t *testing.T) {
+	r := transactions(t, setup{}, newClock())
+	if st := r.check(); st != (transaction.Stats{}) || len(r.offsets.Snapshot().OffsetTable) != 0 {
+		t.Errorf("%+v, %v", st, r.offsets.Snapshot().OffsetTable)
+	}
+}
+
 // An unknown end gets no answer (fault F18), and changes nothing.
 func TestEndUnknown(t *testing.T) {
 	r := transactions(t, setup{}, newClock())

@@ -118,6 +118,9 @@ func (s *Service) Check(now time.Time) {
 func (s *Service) finish(start, at int64) {
 	c := &s.checker
 	s.counters.oldest.Store(c.oldest)
+	if at == s.stored { // nothing has moved
+		return
+	}
 	err := s.writeMarks()
 	if err == nil {
 		err = s.o.Store.Log().Flush()

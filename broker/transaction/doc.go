@@ -34,7 +34,7 @@
 // The same half may be dealt with by two at a time: ends on two connections, an end
 // and a check. Whoever comes first claims it, the other waits in a lane.
 //
-// A crash takes marks that are not in the log yet: those of the last few
+// A crash takes marks that are not in the log yet: those of the last one or two
 // milliseconds (Java: of the last three seconds). Such a half is checked again, and
 // its message may be stored twice, as in Java; none is lost, and one that was
 // rolled back is not stored unless its producer then says so. Offsets are moved

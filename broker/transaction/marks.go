@@ -35,7 +35,7 @@ const (
 	// markPause is the least time between two op messages: under load one has the
 	// marks of as many ends as came meanwhile. Java gathers for three seconds
 	// (transactionOpBatchInterval), which is how long a crash can undo an end there.
-	markPause = 5 * time.Millisecond
+	markPause = time.Millisecond
 	// markAgain is when marks that could not be written are tried again.
 	markAgain = 100 * time.Millisecond
 	// recordsKept is how many op messages before the settled ones are read at the
@@ -127,6 +127,7 @@ func (s *Service) writeMarks() error {
 func (s *Service) Load() error {
 	base := s.position(topic.TransHalf, s.halves.Min(), s.halves.Max())
 	s.window.reset(base)
+	s.stored = base
 	settled := s.position(topic.TransOpHalf, s.ops.Min(), s.ops.Max())
 	var rec []byte
 	for at := max(s.ops.Min(), settled-recordsKept); at < s.ops.Max(); at++ {
@@ -207,6 +208,7 @@ func (s *Service) settle() {
 	}
 	base := s.window.base
 	s.mu.Unlock()
+	s.stored = base
 	s.o.Offsets.Set(HalfTopic, group, 0, base)
 	if ops >= 0 {
 		s.o.Offsets.Set(opTopic, group, 0, ops)

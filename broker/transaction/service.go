@@ -60,6 +60,7 @@ type Service struct {
 	counters counters
 	marker   marker
 	checker  checker // belongs to the goroutine that checks
+	stored   int64   // the base that is in the table of offsets; likewise
 }
 
 // counters of what happened since the start.
