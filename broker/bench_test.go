@@ -219,6 +219,7 @@ func TestAllocHotPath(t *testing.T) {
 	const (
 		little = 0.02 // of the clock
 		writev = 0.1  // the list of a write with many segments, once for some ten answers
+		marks  = 0.05 // an op message, once for a round
 		wakeUp = 2    // gnet's, for one answer that was given elsewhere
 	)
 	r := benchBroker(t)
@@ -252,7 +253,7 @@ func TestAllocHotPath(t *testing.T) {
 	halves := window(under, code.SendMessageV2, sendHeader("Bench", 3, benchProps+"TRAN_MSG\x01true\x02PGROUP\x01PG\x02"), bytes.Repeat([]byte("b"), benchBody))
 	var ends []byte
 	next, h37 := r.halves.Queue().Max(), half{}.end(commit, false)
-	check("transaction", under, little, func() error {
+	check("transaction", under, marks, func() error {
 		if err := sends.turn(halves, under); err != nil {
 			return err
 		}
