@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,12 @@ var (
 // span is a piece of time before a crash in which deliveries may come again, ms.
 type span struct{ from, to int64 }
 
+// crash is a crash in the middle of something: what is on the disk then, when, and when progress was saved last.
+type crash struct {
+	disk        *vfs.Mem
+	at, flushed int64
+}
+
 // world is one broker over several lives, and what is known of its messages.
 type world struct {
 	t     *testing.T
@@ -31,7 +38,7 @@ type world struct {
 	at       map[string]int64 // when each is to be delivered, ms of the test's time
 	recalled map[string]bool  // in good time
 	n        int
-	flushed  int64 // when progress was saved last
+	flushed  atomic.Int64 // when progress was saved last
 	crashes  []span
 	story    []string
 }
@@ -52,7 +59,7 @@ func TestCrashes(t *testing.T) {
 		w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(round))), clock: newClock(), at: map[string]int64{}, recalled: map[string]bool{}}
 		w.mem = vfs.NewMem()
 		w.mem.Now = w.clock.now
-		w.flushed = 0
+		w.flushed.Store(0)
 		w.start()
 		for range 2 + w.rnd.IntN(6) {
 			w.life()
@@ -105,17 +112,17 @@ func (w *world) run(ms int64) { w.f.to(w.now() + ms) }
 
 // life does this and that and ends one way or another.
 func (w *world) life() {
-	var captured *vfs.Mem
-	var capturedAt, flushedThen int64
+	var captured atomic.Pointer[crash] // by whoever writes then
 	disk := vfs.NewFaults(w.mem)
 	if w.rnd.IntN(3) == 0 { // the crash comes in the middle of something
 		power := w.rnd.IntN(2) == 0
 		seed := w.rnd.Uint64()
 		disk.Add(vfs.Rule{Ops: vfs.OpWrite | vfs.OpSync | vfs.OpRename, Path: []string{"timer", "/s/"}[w.rnd.IntN(2)], Skip: w.rnd.IntN(60), Count: 1, Before: func(vfs.Op, string) {
-			if captured = w.mem.KillClone(); power {
-				captured = w.mem.CrashClone(seed)
+			c := &crash{at: w.now(), flushed: w.flushed.Load()}
+			if c.disk = w.mem.KillClone(); power {
+				c.disk = w.mem.CrashClone(seed)
 			}
-			capturedAt, flushedThen = w.now(), w.flushed
+			captured.Store(c)
 		}})
 		w.f.stopFor(w.t)
 		w.f = open(w.t, setup{fs: disk, clock: w.clock, segment: 64 << 10, set: map[string]string{"mappedFileSizeTimerLog": "3000"}})
@@ -131,26 +138,26 @@ func (w *world) life() {
 			if err := w.f.flush(true); err != nil {
 				w.t.Fatal(err)
 			}
-			w.flushed = before
+			w.flushed.Store(before)
 		}
-		if captured != nil {
+		if captured.Load() != nil {
 			break
 		}
 	}
-	next := w.mem
+	next, middle := w.mem, captured.Load()
 	switch how := w.rnd.IntN(4); {
-	case captured != nil:
-		w.tell("crashed at %d in the middle, saved at %d", capturedAt, flushedThen)
-		next = captured
-		w.crashes = append(w.crashes, span{flushedThen - 2000, w.now()})
+	case middle != nil:
+		w.tell("crashed at %d in the middle, saved at %d", middle.at, middle.flushed)
+		next = middle.disk
+		w.crashes = append(w.crashes, span{middle.flushed - 2000, w.now()})
 	case how == 0:
-		w.tell("killed, saved at %d", w.flushed)
+		w.tell("killed, saved at %d", w.flushed.Load())
 		next = w.mem.KillClone()
-		w.crashes = append(w.crashes, span{w.flushed - 2000, w.now()})
+		w.crashes = append(w.crashes, span{w.flushed.Load() - 2000, w.now()})
 	case how == 1:
-		w.tell("power failed, saved at %d", w.flushed)
+		w.tell("power failed, saved at %d", w.flushed.Load())
 		next = w.mem.CrashClone(w.rnd.Uint64())
-		w.crashes = append(w.crashes, span{w.flushed - 2000, w.now()})
+		w.crashes = append(w.crashes, span{w.flushed.Load() - 2000, w.now()})
 	default:
 		w.run(1000 - w.now()%1000) // as Stop does
 		w.tell("stopped")
@@ -162,7 +169,7 @@ func (w *world) life() {
 		w.clock.ms.Add(w.rnd.Int64N(30_000))
 	}
 	w.start()
-	w.flushed = w.now()
+	w.flushed.Store(w.now())
 }
 
 // stopFor is a clean stop for the world's own purposes.
