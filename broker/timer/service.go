@@ -310,7 +310,7 @@ func (s *Service) step(now time.Time) time.Duration {
 	if delivered || entered {
 		return 0
 	}
-	for _, w := range []time.Duration{loadWait, enterWait} {
+	for _, w := range []time.Duration{loadWait, enterWait, s.overIn(now)} {
 		if w >= 0 && (wait < 0 || w < wait) {
 			wait = w
 		}
@@ -320,6 +320,16 @@ func (s *Service) step(now time.Time) time.Duration {
 		clear(s.room[:])
 	}
 	return wait
+}
+
+// overIn is how long it is until the first slot in memory is over, so that it is
+// noted as done.
+func (s *Service) overIn(now time.Time) time.Duration {
+	if len(s.slots) == 0 || len(s.slots[0].due) > 0 {
+		return asleep
+	}
+	end := s.slots[0].time + s.files.Precision()
+	return max(time.Duration(end-now.UnixMilli())*time.Millisecond, time.Millisecond)
 }
 
 // Num is how many messages wait in the slot of a TIMER_OUT_MS, less recalls (Java:
@@ -409,7 +419,8 @@ func (s *Service) flush(all bool) error {
 		f.enqueue, f.deque = float64(f.enqueued-s.last.enqueued)/d, float64(f.deliveries-s.last.deliveries)/d
 	}
 	same := f.next == s.last.next && f.end == s.last.end && f.deliveries == s.last.deliveries
-	if same && (f.readTime == s.last.readTime || !all && f.at.Sub(s.last.at) < calmFlush) {
+	calm := same && s.files.Latest() >= f.readTime // something waits, and time goes on
+	if same && f.readTime == s.last.readTime || calm && !all && f.at.Sub(s.last.at) < calmFlush {
 		s.last.enqueue, s.last.deque = 0, 0
 		return nil
 	}

@@ -373,6 +373,25 @@ func TestManyStarts(t *testing.T) {
 	}
 }
 
+// A second that was delivered is noted as done before anything else comes: Java's
+// broker, which does not look for copies, may be the next.
+func TestDoneIsNoted(t *testing.T) {
+	f := open(t, setup{})
+	f.put(timedAt("a", base+1500))
+	f.to(1500)
+	f.came("a@1500")
+	f.to(2000)
+	if err := f.flush(false); err != nil {
+		t.Fatal(err)
+	}
+	if c := f.files.Check(); c.ReadTime != base+2000 {
+		t.Errorf("done up to %d", c.ReadTime-base)
+	}
+	if wait := f.step(f.clock.now()); wait != asleep {
+		t.Errorf("waits %v", wait)
+	}
+}
+
 // timerStopEnqueue stops entering, and nothing is lost.
 func TestStopEnqueue(t *testing.T) {
 	f := open(t, setup{set: map[string]string{"timerStopEnqueue": "true"}})
