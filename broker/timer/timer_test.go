@@ -487,3 +487,37 @@ func TestStopFinishesTheSecond(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// Any properties: what is parsed is due within its slot, and stays so through a roll.
+func FuzzTimed(f *testing.F) {
+	f.Add([]byte("TIMER_OUT_MS\x011796040005000\x02TIMER_DELAY_SEC\x015\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02"), base)
+	f.Add([]byte("TIMER_OUT_MS\x01-1\x02TIMER_DELIVER_MS\x0199\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02TIMER_ROLL_TIMES\x01x"), int64(0))
+	f.Add([]byte("TIMER_OUT_MS\x019223372036854775807\x02TIMER_DELAY_MS\x019223372036854775807\x02REAL_TOPIC\x01T\x02REAL_QID\x010"), base)
+	f.Fuzz(func(t *testing.T, props []byte, stored int64) {
+		if len(props) > message.MaxProperties {
+			return
+		}
+		m := raw("b")
+		m.Record.Properties, m.Record.StoreTimestamp, m.Record.StoreHost = props, stored, m.Record.BornHost
+		var tm timed
+		if tm.parse(message.Append(nil, &m.Record)) != "" {
+			return
+		}
+		slot, at := tm.out-tm.out%1000, tm.requested(1000)
+		if at <= slot || at > slot+1000 {
+			t.Fatalf("slot %d, due at %d", slot, at)
+		}
+		r := m.Record
+		if r.Properties = tm.rolled(nil, 1, 2, 1000); len(r.Properties) > message.MaxProperties {
+			return
+		}
+		var rolled timed
+		if why := rolled.parse(message.Append(nil, &r)); why != "" {
+			t.Fatalf("rolled: %s", why)
+		}
+		if got := rolled.requested(1000); got < at && rolled.rolls != nil || got <= slot || got > slot+1000 {
+			t.Fatalf("slot %d, due at %d, rolled at %d", slot, at, got)
+		}
+		tm.delivered(nil, 1, 2)
+	})
+}
