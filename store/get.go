@@ -230,7 +230,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 			if n == 0 {
 				switch {
 				case r.Count > 0: // give that; the next call will see
-				case err != nil && !errors.Is(err, consumequeue.ErrNoFile):
+				case err != nil && (q.Batch() || !errors.Is(err, consumequeue.ErrNoFile)): // nobody knows where the next file begins
 					r.Err = err
 				default:
 					r.Status, r.NextBegin = OffsetFoundNull, q.FileEnd(r.NextBegin)

@@ -7,6 +7,10 @@
 // Clients whose request fails here send the copy themselves; package send has the
 // same rules for that.
 //
+// A record that holds a whole batch (an inner batch) is not taken back, as in Java: its
+// client then sends the one message of it that was not consumed to the retry topic
+// itself, so the others are not consumed again.
+//
 // A request runs in a lane: it may create topics, and read a message from the
 // disk. It does not wait for the copy: the answer leaves when the log has it.
 package retry
