@@ -217,9 +217,7 @@ func (q *Queue) decode(dst []Unit, b []byte, at int64) {
 		}
 		return
 	}
-	for i := range dst {
-		dst[i] = DecodeUnit(b[i*UnitSize:], at+int64(i))
-	}
+	decodeUnits(dst, b, at)
 }
 
 // fromFile reads units of one file.

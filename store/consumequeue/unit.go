@@ -106,6 +106,18 @@ func DecodeUnit(b []byte, offset int64) Unit {
 	}
 }
 
+// decodeUnits is DecodeUnit for many: every pull comes here.
+func decodeUnits(dst []Unit, b []byte, offset int64) {
+	for i := range dst { // field by field: a whole Unit would go by way of the stack
+		p, u := (*[UnitSize]byte)(b[i*UnitSize:]), &dst[i]
+		u.PhysicalOffset = int64(binary.BigEndian.Uint64(p[:]))
+		u.TagsCode = int64(binary.BigEndian.Uint64(p[12:]))
+		u.Offset = offset + int64(i)
+		u.Size = int32(binary.BigEndian.Uint32(p[8:]))
+		u.Count = 1
+	}
+}
+
 // DecodeBatchUnit reads the first BatchUnitSize bytes of b.
 func DecodeBatchUnit(b []byte) Unit {
 	_ = b[BatchUnitSize-1]
