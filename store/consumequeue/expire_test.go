@@ -82,7 +82,7 @@ func TestFirstInWhileWriting(t *testing.T) {
 	table := open(t, m)
 	q := queue(t, table, "T", 0)
 	round(t, table, q, 0, 10)
-	end := unit(9).End()
+	end := endOf(9)
 	if first, err := table.FirstIn(q, end); first != 10 || err != nil {
 		t.Fatal(first, err)
 	}

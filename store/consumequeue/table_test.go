@@ -44,6 +44,12 @@ func unit(n int64) Unit {
 	return Unit{PhysicalOffset: n * 1000, Size: 100, TagsCode: n * 7, Offset: n, Count: 1}
 }
 
+// endOf is where the record of unit n ends.
+func endOf(n int64) int64 {
+	u := unit(n)
+	return u.End()
+}
+
 // at is the unit with another queue offset.
 func (u Unit) at(offset int64) Unit {
 	u.Offset = offset
@@ -107,7 +113,7 @@ func checkUnits(t testing.TB, q *Queue, from, to int64) {
 	}
 	want := int64(-1)
 	if to > 0 {
-		want = unit(to - 1).End()
+		want = endOf(to - 1)
 	}
 	if q.PhysicalEnd() != want {
 		t.Fatalf("%s ends physically at %d, want %d", q, q.PhysicalEnd(), want)
@@ -355,7 +361,7 @@ func TestFillHole(t *testing.T) {
 	check := func(q *Queue) {
 		t.Helper()
 		all := readAll(t, q)
-		if len(all) != 100 || q.Min() != 0 || q.PhysicalEnd() != unit(99).End() {
+		if len(all) != 100 || q.Min() != 0 || q.PhysicalEnd() != endOf(99) {
 			t.Fatalf("%d units from %d", len(all), q.Min())
 		}
 		for i, u := range all {
@@ -377,7 +383,7 @@ func TestFillHole(t *testing.T) {
 		t.Fatalf("a hole of any size: %v", err)
 	}
 	// The minimum is found on either side of the hole.
-	for _, c := range [][2]int64{{unit(29).PhysicalOffset, 29}, {unit(29).End(), 95}, {unit(96).PhysicalOffset, 96}, {unit(99).End(), 100}} {
+	for _, c := range [][2]int64{{unit(29).PhysicalOffset, 29}, {endOf(29), 95}, {unit(96).PhysicalOffset, 96}, {endOf(99), 100}} {
 		table, _ := openAt(t, m, c[0])
 		if q, _ := table.Get("T", 0); q.Min() != c[1] {
 			t.Errorf("log from %d: minimum %d, want %d", c[0], q.Min(), c[1])

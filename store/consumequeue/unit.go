@@ -44,19 +44,19 @@ type Unit struct {
 var Filler = Unit{Size: math.MaxInt32, Count: 1}
 
 // IsFiller says that u is a placeholder: no record is that long.
-func (u Unit) IsFiller() bool { return u.Size == math.MaxInt32 }
+func (u *Unit) IsFiller() bool { return u.Size == math.MaxInt32 }
 
 // Valid is Java's test during recovery: a zeroed unit ends the queue.
-func (u Unit) Valid() bool {
+func (u *Unit) Valid() bool {
 	return u.PhysicalOffset >= 0 && u.Size > 0 && u.Offset >= 0 && u.Count > 0
 }
 
 // Next is the queue offset behind the unit's messages.
-func (u Unit) Next() int64 { return u.Offset + int64(u.Count) }
+func (u *Unit) Next() int64 { return u.Offset + int64(u.Count) }
 
 // End is the physical offset behind the record, that of the whole log's start
 // for a filler.
-func (u Unit) End() int64 {
+func (u *Unit) End() int64 {
 	if u.IsFiller() {
 		return 0
 	}
@@ -66,7 +66,7 @@ func (u Unit) End() int64 {
 // ExtAddress says that the tags code is not one, but the address of a unit in
 // a consumequeue_ext file, which a broker with enableConsumeQueueExt wrote.
 // Hashes are 32 bits wide and never that small.
-func (u Unit) ExtAddress() bool { return u.TagsCode < math.MinInt32 }
+func (u *Unit) ExtAddress() bool { return u.TagsCode < math.MinInt32 }
 
 // Append encodes u for an ordinary queue.
 func (u Unit) Append(dst []byte) []byte {

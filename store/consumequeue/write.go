@@ -1,6 +1,7 @@
 package consumequeue
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,7 +61,10 @@ func (t *Table) Put(q *Queue, u Unit, storeTime int64) (outcome Outcome, place i
 	case u.Offset > w.reach:
 		return Gap, 0, nil
 	}
-	size := int(q.form.unit)
+	size := UnitSize
+	if q.batch != nil {
+		size = BatchUnitSize
+	}
 	at := int(w.next-w.start) * size
 	if at == len(w.buf) {
 		if err := t.makeRoom(q); err != nil {
@@ -70,7 +74,9 @@ func (t *Table) Put(q *Queue, u Unit, storeTime int64) (outcome Outcome, place i
 	}
 	// Behind max: no reader looks here.
 	if b := w.buf[at : at+size]; q.batch == nil {
-		u.put(b)
+		binary.BigEndian.PutUint64(b, uint64(u.PhysicalOffset)) // as put does, which is not inlined
+		binary.BigEndian.PutUint32(b[8:], uint32(u.Size))
+		binary.BigEndian.PutUint64(b[12:], uint64(u.TagsCode))
 	} else {
 		u.putBatch(b, storeTime)
 	}
