@@ -18,7 +18,7 @@ build: ## bin/gantry, and beside it the scripts with RocketMQ's names
 run: build ## name server and broker in one process, store in ./data
 	./bin/gantry standalone --store ./data
 
-test: deps build lint unit alloc examples integration compat official ## everything CI runs, at most 40 minutes
+test: deps build lint unit alloc examples integration compat official ## everything CI runs, at most 45 minutes
 
 deps: ## Go modules, Maven artifacts, and on Debian a JDK, Maven and gcc when missing
 	$(SUITE) modules 300 $(GO) mod download
@@ -39,7 +39,7 @@ examples: deps ## the first messages of the README compile
 		javac -proc:none -d target/classes -cp '../../$(JARS)/client-5.5.0/*' src/main/java/*.java"
 
 integration: build ## our processes as processes: crash, lock, store swap, source tree rules
-	$(SUITE) integration 160 $(GO) test -count=1 ./integration/...
+	$(SUITE) integration 400 $(GO) test -count=1 ./integration/...
 
 compat: build ## real clients and the Java servers; writes compat/MATRIX.md
 	$(SUITE) compat 720 $(GO) test -count=1 $$($(GO) list ./compat/... | grep -v compat/official)
