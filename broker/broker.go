@@ -463,6 +463,6 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.wheel != nil {
 		errs = append(errs, b.wheel.Stop())
 	}
-	errs = append(errs, b.delays.Save(), b.offsets.Save(), b.filters.Save(), b.topics.Close(), b.groups.Close(), b.store.Close(ctx))
+	errs = append(errs, b.delays.Save(), b.offsets.Save(), b.filters.Close(), b.topics.Close(), b.groups.Close(), b.store.Close(ctx))
 	return errors.Join(errs...)
 }

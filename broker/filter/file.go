@@ -69,12 +69,13 @@ func (m *Manager) restore(topic, group string, c *body.ConsumerFilterData, now i
 }
 
 // Save writes the file, if something has changed, and forgets who left too long ago.
-func (m *Manager) Save() error {
-	content, err := m.encode()
-	if err != nil {
-		return err
-	}
-	return m.o.File.Save(content)
+func (m *Manager) Save() error { return m.saver.Save() }
+
+// Close saves for the last time; nobody may register any more.
+func (m *Manager) Close() error {
+	err := m.Save()
+	m.saver.Wait()
+	return err
 }
 
 func (m *Manager) encode() ([]byte, error) {

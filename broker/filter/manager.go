@@ -32,6 +32,7 @@ type Options struct {
 type Manager struct {
 	o     Options
 	bloom bloom
+	saver *configfile.Saver
 
 	// Online tells whether a group has members. Set once, before the first Leave.
 	Online func(group string) bool
@@ -52,6 +53,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{o: o, bloom: b, topics: names.New[map[string]*Data](), Online: func(string) bool { return false }}
 	m.texts.Store(names.New[*Data]())
+	m.saver = configfile.NewSaver(o.File, m.encode)
 	return m, nil
 }
 
@@ -256,6 +258,8 @@ func (m *Manager) register(group string, q *request, now int64) {
 	// have been dispatched before.
 	d.since = m.o.Now().UnixMilli()
 	d.born.Store(d.since)
+	// Soon: after a crash an older text from the file would read bit maps of this one.
+	m.saver.Ask()
 	m.log(m.o.Log.Info, "a consumer group subscribes by an expression", who...)
 }
 

@@ -37,6 +37,15 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
+// Register is the Manager's, with the write that follows it.
+func (f *fixture) Register(group string, subs []body.SubscriptionData) {
+	f.t.Helper()
+	f.Manager.Register(group, subs)
+	if err := f.saver.Settle(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 func (f *fixture) put(key, value string) {
 	f.t.Helper()
 	if p := f.set.Put(key, value); p != nil {
@@ -414,7 +423,7 @@ func TestConcurrently(t *testing.T) {
 		group := "G" + string(rune('0'+g%2))
 		wg.Go(func() {
 			for v := range int64(200) {
-				f.Register(group, []body.SubscriptionData{sub("T", "a = "+string(rune('1'+v%9)), v+1)})
+				f.Manager.Register(group, []body.SubscriptionData{sub("T", "a = "+string(rune('1'+v%9)), v+1)})
 				if v%10 == 0 {
 					f.Leave(group)
 				}
@@ -439,6 +448,9 @@ func TestConcurrently(t *testing.T) {
 		}
 	})
 	wg.Wait()
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
 	if d := f.find("T", "G0"); d == nil || d.Version() != 200 {
 		t.Errorf("%+v", d)
 	}
