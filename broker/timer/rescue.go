@@ -19,6 +19,9 @@ type rescue struct {
 	// are delivered, or stored again.
 	to, physical int64
 	loadedTo     int64 // slots before are in memory
+	// soon is behind the last slot that was in memory and had such a unit: no file may
+	// go before it is done, in whichever call that is.
+	soon int64
 }
 
 func (r *rescue) has(pos, physical int64) bool { return pos < r.to && physical < r.physical }
@@ -29,11 +32,14 @@ var errBusy = errors.New("timed messages of it are being delivered")
 // Rescue stores again what waits in the commit log before a physical offset, so that
 // it may be deleted. An error says that it may not.
 func (s *Service) Rescue(physical int64) error {
+	if err := s.behind(physical); err != nil {
+		return err
+	}
 	s.rescue.mu.Lock()
-	from := s.rescue.to
+	from, soon := s.rescue.to, s.rescue.soon
 	s.rescue.mu.Unlock()
 	from = max(from, s.files.Min())
-	if from == s.files.End() {
+	if from == s.files.End() && s.readTime.Load() >= soon {
 		return nil
 	}
 	if s.writer == nil {
@@ -63,14 +69,41 @@ func (s *Service) Rescue(physical int64) error {
 	if c.err != nil {
 		return c.err
 	}
+	s.rescue.mu.Lock()
+	soon = s.rescue.soon
+	s.rescue.mu.Unlock()
 	for range mostWaits {
-		if s.readTime.Load() >= c.soon {
+		if s.readTime.Load() >= soon {
 			return nil
 		}
 		time.Sleep(waitSoon)
 	}
 	return errBusy
 }
+
+// behind returns an error while there are messages before a physical offset that are
+// not in the timer log yet.
+func (s *Service) behind(physical int64) error {
+	for {
+		n := max(s.next.Load(), s.queue.Min())
+		if n >= s.queue.Max() {
+			return nil
+		}
+		u, ok, err := s.queue.Unit(n)
+		switch {
+		case s.next.Load() > n: // it came on meanwhile
+		case err != nil:
+			return fmt.Errorf("whether all timed messages of it are in the timer log is not known: %w", err)
+		case ok && u.PhysicalOffset >= physical:
+			return nil
+		default:
+			return errBehind
+		}
+	}
+}
+
+// errBehind has the cleaner come again, too.
+var errBehind = errors.New("timed messages of it are not in the timer log yet (they wait there while timerStopEnqueue is true)")
 
 // The cleaner waits for the slots that are in memory: that is a second or two.
 const (
@@ -86,7 +119,6 @@ type rescuer struct {
 	buf      []byte
 	props    []byte
 	moved    int
-	soon     int64 // slots before have to be done
 	err      error
 }
 
@@ -108,7 +140,7 @@ func (c *rescuer) move(to int64) {
 			continue // done meanwhile
 		}
 		if slot := s.files.Floor(u.Time()); slot < s.rescue.loadedTo {
-			c.soon = max(c.soon, slot+1) // it is delivered before long
+			s.rescue.soon = max(s.rescue.soon, slot+1) // it is delivered before long
 			continue
 		}
 		buf, t, why, err := s.read(c.buf, u.Physical, u.Size)

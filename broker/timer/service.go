@@ -93,9 +93,9 @@ type Service struct {
 	entering []timer.Unit
 	fresh    []arrival
 	failing  string // the last try failed like this: said once
-	lastBad  time.Time
 
-	rescue rescue
+	rescue  rescue
+	lastBad atomic.Int64 // when the last message that was given up was logged, ms
 
 	flushNow    chan struct{}
 	flushing    sync.Mutex // one flush at a time, over I/O
@@ -449,8 +449,8 @@ func (s *Service) failed(what string, err error) {
 // pass gives a message up.
 func (s *Service) pass(physical int64, why string) {
 	n := s.counts.passed.Add(1)
-	if now := s.o.Now(); n == 1 || now.Sub(s.lastBad) >= time.Second {
-		s.lastBad = now
+	now, last := s.o.Now().UnixMilli(), s.lastBad.Load()
+	if (n == 1 || now-last >= 1000) && s.lastBad.CompareAndSwap(last, now) { // the cleaner comes here, too
 		s.log.Error("a timed message cannot be used and is passed over", zap.Int64("physicalOffset", physical), zap.String("why", why),
 			zap.Int64("passedSoFar", n))
 	}

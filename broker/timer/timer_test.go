@@ -444,6 +444,34 @@ func TestRescue(t *testing.T) {
 	}
 }
 
+// A file of the log is kept until what is in memory of it is delivered, however often
+// the cleaner asks, and until what has come is in the timer log.
+func TestRescueWaits(t *testing.T) {
+	f := open(t, setup{})
+	f.put(timedAt("a", base+2500))
+	end := f.store.Log().Written()
+	if err := f.Rescue(end); !errors.Is(err, errBehind) {
+		t.Errorf("a message that nobody has looked at: %v", err)
+	}
+	f.to(2400)
+	for range 2 {
+		if err := f.Rescue(end); !errors.Is(err, errBusy) {
+			t.Errorf("a message that is in memory: %v", err)
+		}
+	}
+	f.put(timedAt("late", base+300_000))
+	if err := f.Rescue(f.store.Log().Written()); !errors.Is(err, errBehind) {
+		t.Errorf("a message that nobody has looked at: %v", err)
+	}
+	f.to(4000)
+	f.came("a@2500")
+	if err := f.Rescue(end); err != nil {
+		t.Error(err)
+	}
+	f.to(400_000)
+	f.came("late@300000")
+}
+
 // Timers that are never used make no file, and sleep.
 func TestUnused(t *testing.T) {
 	f := open(t, setup{})
