@@ -636,6 +636,47 @@ func TestHalfWithoutRoom(t *testing.T) {
 	}
 }
 
+// A half that is passed over in a check can be committed for all that: nobody is told
+// that a message is stored that is not.
+func TestPassedOverThenCommitted(t *testing.T) {
+	c := newClock()
+	r := transactions(t, setup{set: map[string]string{"transactionCheckMax": "2"}}, c)
+	const fixed = len("UNIQ_KEY\x01u-a\x02TRAN_MSG\x01true\x02PGROUP\x01PG\x02X\x01\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02")
+	r.half("T", 0, "first", "")
+	props := "UNIQ_KEY\x01u-a\x02TRAN_MSG\x01true\x02PGROUP\x01PG\x02X\x01" + strings.Repeat("x", message.MaxProperties-fixed) + "\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02"
+	m := &put.Message{Topic: r.halves.Topic(), Record: message.Record{Topic: transaction.HalfTopic, Body: []byte("a"),
+		BornTimestamp: r.now().UnixMilli(), BornHost: r.puts.StoreHost(), Properties: []byte(props)}}
+	if r.puts.Store([]*put.Message{m}) != 1 {
+		t.Fatal(m.Draft.Err)
+	}
+	c.add(7 * time.Second)
+	if st := r.check(); st.Passed != 1 || st.Checked != 1 {
+		t.Fatalf("%+v", st)
+	}
+	r.mustEnd(half{m.Draft.QueueOffset, m.Draft.PhysicalOffset}, commit)
+	r.settle()
+	if got := texts(r.everything("T", 0)); got != "a" {
+		t.Errorf("stored %q", got)
+	}
+	c.add(7 * time.Second)
+	if st := r.check(); st.Passed != 1 || st.Committed != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A producer that sends on what it got, with all its properties, does not end the
+// transaction of long ago: those of the servers' own do not count.
+func TestHalfNamesAnother(t *testing.T) {
+	r := transactions(t, setup{}, newClock())
+	a, b := r.half("T", 0, "a", ""), r.half("T", 0, "b", "TRAN_PREPARED_QUEUE_OFFSET\x010\x02")
+	r.mustEnd(a, commit)
+	r.mustEnd(b, commit)
+	r.settle()
+	if got := texts(r.everything("T", 0)); got != "a b" {
+		t.Errorf("stored %q", got)
+	}
+}
+
 // A half with a time waits for that when it is committed, not before (fault F17).
 func TestHalfWithTime(t *testing.T) {
 	r := start(t, setup{set: map[string]string{"transactionCheckInterval": "1000000000"}})

@@ -53,7 +53,7 @@ type checker struct {
 
 	unreadable int64 // the half that could not be read, and how often
 	tries      int
-	failing    bool
+	passedTo   int64 // halves before that cannot be used were said to be passed over
 }
 
 // candidate is a half that a batch stores again.
@@ -177,7 +177,10 @@ func (s *Service) batch(at, end int64) (next int64, more bool) {
 	}
 	if stored := s.restore(c.list[:n]); stored < n {
 		k := &c.list[stored]
-		return k.half, k.fate == settled
+		if k.fate == settled { // passed over
+			return k.half + 1, true
+		}
+		return k.half, false
 	}
 	return at, more
 }
@@ -219,10 +222,10 @@ func (s *Service) look(k *candidate) fate {
 		}
 	}
 	if why != "" {
-		return s.pass(at, why)
+		return s.skip(at, why)
 	}
 	if _, _, ok := destination(&k.old); !ok {
-		return s.pass(at, "it does not say which topic and queue it is for")
+		return s.skip(at, "it does not say which topic and queue it is for")
 	}
 	k.first = firstOf(&k.old)
 	switch s.claim(k.first, at, false) {
@@ -240,10 +243,19 @@ func (s *Service) look(k *candidate) fate {
 	return f
 }
 
-// pass gives a half up that cannot be used.
+// skip passes a half over; those of a batch that could not be stored come twice.
+func (s *Service) skip(at int64, why string) fate {
+	if at < s.checker.passedTo {
+		return settled
+	}
+	s.checker.passedTo = at + 1
+	return s.pass(at, why)
+}
+
+// pass gives a half up that cannot be used. It gets no mark: whoever ends it after all is
+// not told that a message was stored that was not.
 func (s *Service) pass(at int64, why string) fate {
 	s.counters.passed.Add(1)
-	s.ended(at, at)
 	s.o.Log.Error("a half message cannot be used and is passed over", zap.Int64("offset", at), zap.String("why", why))
 	return settled
 }

@@ -74,7 +74,7 @@ func TestWindowForgets(t *testing.T) {
 }
 
 func TestAppendHalf(t *testing.T) {
-	got := AppendHalf([]byte("before"), []byte("UNIQ_KEY\x01u\x02REAL_TOPIC\x01Mine\x02__transactionId__\x01mine\x02REAL_QID\x019\x02A\x01b"), []byte("T"), 3)
+	got := AppendHalf([]byte("before"), []byte("UNIQ_KEY\x01u\x02REAL_TOPIC\x01Mine\x02__transactionId__\x01mine\x02REAL_QID\x019\x02TRAN_PREPARED_QUEUE_OFFSET\x017\x02A\x01b"), []byte("T"), 3)
 	if want := "beforeUNIQ_KEY\x01u\x02A\x01b\x02__transactionId__\x01u\x02REAL_TOPIC\x01T\x02REAL_QID\x013\x02"; string(got) != want {
 		t.Errorf("%q", got)
 	}
