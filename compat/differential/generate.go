@@ -7,6 +7,9 @@ import (
 	"strconv"
 )
 
+// prefixLength is that of the prefix $P.
+const prefixLength = 10
+
 // Names of an episode. The prefix keeps episodes apart.
 var (
 	topics  = []string{"$PA", "$PB", "$PC", "$PD"} // ordinary ones, of changing settings

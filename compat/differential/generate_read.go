@@ -92,7 +92,7 @@ func (g *generator) byTime() {
 }
 
 func (g *generator) byKey() {
-	f := map[string]string{"topic": g.topic(), "key": pick(g, "k1", "k2", "k3", "Aa", "BB", "none", "", "k1 k2", "C", "grün", fmt.Sprintf("$Pu%d", g.IntN(g.sent+1))),
+	f := map[string]string{"topic": g.topic(), "key": pick(g, "k1", "k1", "k2", "k2", "k3", "Aa", "BB", "none", "", "k1 k2", "C", "grün", fmt.Sprintf("$Pu%d", g.IntN(g.sent+1))),
 		"maxNum": pick(g, "32", "1", "3", "0", "64", "1000"), "beginTimestamp": "0", "endTimestamp": "9223372036854775807"}
 	if g.chance(3) {
 		f["indexType"] = pick(g, "K", "T", "T", "U", "x", "")

@@ -200,7 +200,7 @@ func (g *generator) badSend() {
 		f[pick(g, "e", "f", "g", "h")] = pick(g, "x", // d may be missing in Java, and so be no number: send-missing-field
 			"1.5", "", " 1", "2147483648", "99999999999999999999")
 	case 5:
-		f["b"] = pick(g, "$P.dot", "$P sp", strings.Repeat("n", 127), strings.Repeat("n", 128), strings.Repeat("ä", 70), "SCHEDULE_TOPIC_XXXX", "", "$Pgrün")
+		f["b"] = pick(g, "$P.dot", "$P sp", "$P"+strings.Repeat("n", 127-prefixLength), "$P"+strings.Repeat("n", 128-prefixLength), strings.Repeat("ä", 70), "SCHEDULE_TOPIC_XXXX", "", "$Pgrün")
 	case 6:
 		f["b"], f["c"] = fmt.Sprintf("$Pnew%d", g.sent), pick(g, "none", "", "$PA", "SELF_TEST_TOPIC")
 	case 7:

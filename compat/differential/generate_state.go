@@ -12,7 +12,7 @@ func topicFields(name, read, write, perm string) map[string]string {
 }
 
 func (g *generator) makeTopic(name string) {
-	f := topicFields(name, strconv.Itoa(1+g.IntN(4)), strconv.Itoa(1+g.IntN(4)), pick(g, "6", "6", "6", "6", "4", "2", "7"))
+	f := topicFields(name, strconv.Itoa(1+g.IntN(4)), strconv.Itoa(1+g.IntN(4)), pick(g, "6", "6", "6", "6", "6", "6", "6", "4", "2", "7"))
 	switch g.IntN(8) {
 	case 0:
 		f["topicSysFlag"] = pick(g, "1", "2", "3")

@@ -37,9 +37,9 @@ const patience = 20 * time.Second
 // differences met.
 func (b *Brokers) Perform(ctx context.Context, seed uint64, ops []Op, rows map[string]int) (done int, err error) {
 	b.serial++
-	p := &pair{prefix: fmt.Sprintf("e%s", strconv.FormatInt(b.serial, 36)), times: map[string]int64{}}
+	p := &pair{prefix: "e" + fmt.Sprintf("%0*s", prefixLength-1, strconv.FormatInt(b.serial, 36)), times: map[string]int64{}}
 	for _, s := range b.sides {
-		s.begin()
+		s.begin(p.prefix)
 	}
 	defer func() {
 		for _, s := range b.sides {

@@ -174,6 +174,8 @@ func (s *side) show(o *Op, f frames.Frame, p *pair) (a Answer, err error) {
 				v = "$N" // or, when the time has passed, it is in a queue where others come when they like
 			case sends(o) && isHalf(o):
 				v = "$H" + s.seen("half at "+v)
+			case sends(o) && !strings.Contains(o.Ext["b"]+o.Ext["topic"], "$P"):
+				v = "$Q" + s.seen(fmt.Sprintf("%s/%s@%s", o.Ext["b"]+o.Ext["topic"], f.Ext["queueId"], v))
 			case sends(o) && level > 0:
 				v = "$Q" + s.seen(fmt.Sprintf("level %d at %s", level, v))
 			}
@@ -238,15 +240,9 @@ func (s *side) pushed(f frames.Frame) string {
 
 // delayLevel is the level that a send asks for.
 func delayLevel(o *Op) int {
-	m := levelAsked.FindAllStringSubmatch(o.Ext["i"]+o.Ext["properties"], -1)
-	if m == nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(m[len(m)-1][1])
+	n, _ := strconv.Atoi(properties(o.Ext["i"] + o.Ext["properties"])["DELAY"])
 	return min(n, 18)
 }
-
-var levelAsked = regexp.MustCompile("(?:^|\x02)DELAY\x01(-?[0-9]+)(?:\x02|$)")
 
 func isTimed(o *Op) bool { return strings.Contains(o.Ext["i"]+o.Ext["properties"], "TIMER_DEL") }
 
@@ -340,6 +336,9 @@ func properties(text string) map[string]string {
 // record writes a message with what must be equal.
 func (s *side) record(r frames.Record) string {
 	offset, at := strconv.FormatInt(r.Offset, 10), s.at(r.Physical)
+	if s.names == nil && !strings.Contains(r.Topic, s.prefix) {
+		offset = s.seen(fmt.Sprintf("%s/%d@%s", r.Topic, r.Queue, offset)) // other episodes use these topics as well
+	}
 	if s.loose {
 		offset = "any"
 		if s.names == nil {

@@ -29,6 +29,7 @@ type side struct {
 	deleted map[string]bool  // topics, over all episodes
 	names   map[int64]string // of the records by position, once the log has been read
 	// Of the present episode:
+	prefix  string // of its names
 	conns   map[int]*frames.Conn
 	held    map[int]int32          // opaque of a held request by connection
 	given   map[string]place       // by the names of As
@@ -57,13 +58,14 @@ func newSide(name, addr string) (*side, error) {
 		idPre: fmt.Sprintf("%s%08X", strings.ToUpper(hex.EncodeToString(ip[:])), where.Port())}
 	s.ids = regexp.MustCompile(`\b` + s.idPre + `[0-9A-F]{16}\b`)
 	s.ours, err = frames.Dial(context.Background(), addr)
-	s.begin()
+	s.begin("")
 	return s, err
 }
 
 // begin starts an episode.
-func (s *side) begin() {
+func (s *side) begin(prefix string) {
 	s.finish()
+	s.prefix = prefix
 	s.conns, s.held, s.given = map[int]*frames.Conn{}, map[int]int32{}, map[string]place{}
 	s.sight, s.early, s.asked = map[string]int{}, map[int][]frames.Frame{}, strings.NewReplacer()
 }

@@ -120,7 +120,7 @@ func read(s *side, dir string) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.begin()
+	s.begin("")
 	s.names = map[int64]string{}
 	counts := map[string]int{}
 	// When it stops Java asks once more for all halves that are open, and stores copies of them.
