@@ -32,6 +32,21 @@ var errBusy = errors.New("timed messages of it are being delivered")
 // Rescue stores again what waits in the commit log before a physical offset, so that
 // it may be deleted. An error says that it may not.
 func (s *Service) Rescue(physical int64) error {
+	if s.queue.Max() == 0 {
+		return nil
+	}
+	if err := s.move(physical); err != nil {
+		return err
+	}
+	// What was stored again, or delivered, lasts before the file goes that has it, too.
+	if err := s.o.Store.Log().Flush(); err != nil {
+		return fmt.Errorf("what became of timed messages of it is not on disk: %w", err)
+	}
+	return nil
+}
+
+// move is Rescue, but for the flush.
+func (s *Service) move(physical int64) error {
 	if err := s.behind(physical); err != nil {
 		return err
 	}

@@ -472,6 +472,45 @@ func TestRescueWaits(t *testing.T) {
 	f.came("late@300000")
 }
 
+// A power failure right after a file was deleted takes none of the messages that waited in
+// it: the copies are on disk before.
+func TestRescuePowerFailure(t *testing.T) {
+	for seed := range uint64(4) {
+		policy := retention.Default()
+		policy.Reserved, policy.LogPause, policy.QueuePause = 0, 0, 0
+		clock := newClock()
+		mem := vfs.NewMem()
+		mem.Now = clock.now
+		f := open(t, setup{fs: mem, clock: clock, segment: 8 << 10, policy: &policy})
+		f.put(timedAt("a", base+300_000), timedAt("due", base+500))
+		filler := raw(strings.Repeat("x", 3000))
+		filler.Record.Topic = []byte("Other")
+		for range 3 {
+			f.put(filler)
+		}
+		f.to(900)
+		if err := f.store.Log().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		f.to(3000)
+		f.store.DeleteExpired()
+		f.store.Clean()
+		if f.store.Log().Min() == 0 {
+			t.Fatal("nothing was deleted")
+		}
+		disk := mem.CrashClone(seed)
+		if err := f.store.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f = open(t, setup{fs: disk, clock: clock, segment: 8 << 10})
+		f.to(400_000)
+		if f.came("due@500 a@300000"); t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+		f.stopped()
+	}
+}
+
 // Timers that are never used make no file, and sleep.
 func TestUnused(t *testing.T) {
 	f := open(t, setup{})
