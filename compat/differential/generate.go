@@ -105,6 +105,7 @@ func (g *generator) prepare() {
 	g.add(Op{Code: 17, Ext: f})
 	g.add(Op{Code: 200, Body: `{"groupName":"` + groups[0] + `"}`})
 	g.add(Op{Code: 200, Body: `{"groupName":"` + backs[1] + `","retryMaxTimes":` + pick(g, "2", "0", "1", "16") + `}`})
+	g.add(Op{Code: 17, Ext: topicFields("%RETRY%"+backs[1], "1", "1", "6")})
 	for _, name := range pullers { // a pull that is held and a group that is made take turns
 		g.add(Op{Code: 200, Body: `{"groupName":"` + name + `"}`})
 	}

@@ -249,10 +249,12 @@ func (g *generator) giveBack() {
 	}
 	f := map[string]string{"group": pick(g, backs...), "offset": at, "delayLevel": pick(g, "0", "0", "1", "2", "5", "17", "18", "20", "-1"),
 		"originMsgId": "u", "originTopic": pick(g, topics...), "unitMode": pick(g, "false", "false", "true"), "maxReconsumeTimes": pick(g, "16", "16", "1", "3", "0", "-1")}
-	switch g.IntN(12) {
+	switch g.IntN(12) { // refused so, Java may have made the group's topic: sendback-missing-field; that of this one is there
 	case 0:
+		f["group"] = backs[1]
 		delete(f, pick(g, "group", "offset", "delayLevel", "originMsgId", "unitMode", "maxReconsumeTimes")) // originTopic: sendback-no-origin
 	case 1:
+		f["group"] = backs[1]
 		f[pick(g, "offset", "delayLevel", "maxReconsumeTimes", "unitMode")] = pick(g, "x", "", "1.5")
 	case 2:
 		f["group"] = "$Pnobody"
