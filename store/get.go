@@ -206,7 +206,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 	}
 	bytes := max(reads.FilterBytes, limits.MaxCount*unitSize)
 	scanEnd := min(r.Max, from+int64((bytes+unitSize-1)/unitSize))
-	if hotOnly && filter.Tags != nil && scanEnd-from > mostHotUnits {
+	if hotOnly && (filter.Tags != nil || filter.Bits != nil) && scanEnd-from > mostHotUnits {
 		return false
 	}
 	defer g.endRun()
@@ -239,7 +239,13 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 			}
 			for i := range r.units[:n] {
 				u := &r.units[i]
-				if g.full(u, logEnd-u.PhysicalOffset <= memory) || u.Offset >= scanEnd {
+				if g.full(u, logEnd-u.PhysicalOffset <= memory) {
+					return g.finish()
+				}
+				if u.Offset >= scanEnd {
+					if r.Count == 0 && u.Offset < r.Max { // Java's queues of batches may lack offsets
+						r.NextBegin = max(r.NextBegin, u.Offset)
+					}
 					return g.finish()
 				}
 				lastPhysical = u.PhysicalOffset
@@ -267,7 +273,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 					if !u.IsFiller() {
 						skipTo = logMin
 					}
-				case u.Size < minRecord: // nothing may be reckoned with it
+				case u.Size < minRecord || u.Count <= 0: // nothing may be reckoned with it
 					s.wrongUnit(*u)
 					if r.Count == 0 {
 						r.Status = MessageWasRemoving
@@ -290,7 +296,7 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 						}
 					}
 				}
-				r.NextBegin = u.Next()
+				r.NextBegin = max(r.NextBegin, u.Next()) // a damaged unit of a batch may say anything
 			}
 		}
 	}

@@ -28,6 +28,13 @@ func (d *Data) Text() string { return d.expr.String() }
 // Version is the one that the client gave.
 func (d *Data) Version() int64 { return d.version.Load() }
 
+// Long says that to compile or evaluate the expression takes longer than an event loop or
+// the dispatcher may spend on it.
+func (d *Data) Long() bool { return IsLong(d.Text()) }
+
+// IsLong is Long for a text that is not compiled.
+func IsLong[T string | []byte](text T) bool { return len(text) > cachedLength }
+
 // Match tells whether a message with these properties is wanted. It does not wait,
 // and allocates nothing for a message.
 func (d *Data) Match(props []byte) bool { return d.expr.Match(props) }

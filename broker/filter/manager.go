@@ -325,7 +325,7 @@ func (m *Manager) Bits(dst []byte, topic, props []byte) []byte {
 	}
 	bits := dst[n:]
 	for _, d := range groups {
-		if !d.Match(props) {
+		if !d.Long() && !d.Match(props) {
 			continue
 		}
 		for _, p := range d.bits {

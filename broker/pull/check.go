@@ -151,6 +151,9 @@ func (o *op) ownExpression() bool {
 	if string(o.hdr.ExpressionType) != session.TypeSQL {
 		return o.badExpression(fmt.Errorf("there is no expression type %q", o.hdr.ExpressionType))
 	}
+	if o.long = filter.IsLong(text); o.long && !o.mayWait {
+		return true
+	}
 	d, err := o.p.Filters.Compile(text)
 	if err != nil {
 		return o.badExpression(err)
@@ -173,7 +176,7 @@ func (o *op) noFilter(kind string) bool {
 
 // wants has messages looked at by an expression.
 func (o *op) wants(d *filter.Data) {
-	o.data, o.message = d, d
+	o.data, o.message, o.long = d, d, d.Long()
 	if o.cfg.retryFilter && filter.IsRetry(o.topic.Name) {
 		o.data, o.message = nil, o.p.Filters.Retry(o.topic.Name)
 	}

@@ -34,6 +34,7 @@ type op struct {
 	sub     *session.Subscription
 	data    *filter.Data              // what sub is not enough for; nil with tags
 	message hold.Matcher              // data, or what stands for it on a retry topic; nil with tags
+	long    bool                      // the expression is not for an event loop or the dispatcher; there data may be missing
 	match   func(tagsCode int64) bool // made once; looks at sub
 	look    func(props []byte) bool   // made once; looks at message
 
@@ -114,6 +115,9 @@ func (o *op) get() next {
 			o.moved(to, 0, 0) // the original tells no range here
 			return ready
 		}
+	}
+	if o.long && !o.mayWait {
+		return needsLane
 	}
 	limits := store.Limits{MaxCount: int(o.hdr.MaxMsgNums), MaxBytes: int(o.hdr.MaxMsgBytes.Value)}
 	if o.mayWait {
@@ -324,10 +328,19 @@ func (o *op) park() {
 	o.res = nil
 	o.second = true
 	o.held = hold.Held{Waiter: o, Conn: o.req.Conn, Queue: o.queue, From: o.hdr.QueueOffset, Until: o.began.Add(wait), Match: o.match, Message: o.message}
+	if o.long {
+		o.held.Message = anything{}
+	}
 	if !o.p.Holds.Park(&o.held) {
 		o.again()
 	}
 }
+
+// anything has a held pull look again at whatever comes.
+type anything struct{}
+
+// Match is always true.
+func (anything) Match([]byte) bool { return true }
 
 // Wake looks again for a pull that was held. It runs on the goroutine of the
 // hold list, which must not wait for a disk either: others wait to be woken.
@@ -344,7 +357,7 @@ func (o *op) Wake(hold.Reason) {
 func (o *op) again() {
 	o.cfg = o.p.cfg.Load()
 	o.queue, o.online, o.done = nil, nil, nil
-	o.sub, o.data, o.message = nil, nil, nil
+	o.sub, o.data, o.message, o.long = nil, nil, nil, false
 	if !o.check() {
 		return
 	}

@@ -6,11 +6,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gantrymq/gantry/broker/filter"
 	"github.com/gantrymq/gantry/broker/group"
 	"github.com/gantrymq/gantry/broker/hold"
 	"github.com/gantrymq/gantry/broker/internal/probe"
@@ -269,6 +271,52 @@ func TestNeedle(t *testing.T) {
 	f.put("needle")
 	if rc := <-got; rc != code.Success {
 		t.Error(rc)
+	}
+}
+
+// An expression that takes long is not for an event loop or the dispatcher: the pull goes
+// on in a lane at once, also when it is woken, and its offset is committed before.
+func TestLongExpression(t *testing.T) {
+	f := serve(t, "enablePropertyFilter", "true")
+	var err error
+	if f.p.Filters, err = filter.New(filter.Options{Settings: f.p.Settings, Now: time.Now, Log: zap.NewNop()}); err != nil {
+		t.Fatal(err)
+	}
+	f.put("hay", "needle", "hay")
+	h := pullAt(0)
+	h.Subscription = []byte(strings.Repeat("TAGS = 'x' OR ", 1000) + "TAGS = 'needle'")
+	h.ExpressionType = []byte(session.TypeSQL)
+	h.SysFlag = flagSubscription | flagSuspend | flagCommit
+	h.CommitOffset = header.Some[int64](0)
+	d, err := f.p.Filters.Compile(h.Subscription)
+	if err != nil || !d.Long() {
+		t.Fatal(err)
+	}
+	o := newOp(f.p)
+	o.cfg, o.hdr, o.long, o.data, o.message = f.p.cfg.Load(), *h, true, d, d
+	o.queue, o.done = f.p.Store.Queue("T", 0), f.p.Offsets.Progress(tp, gp)
+	if got := o.get(); got != needsLane {
+		t.Errorf("on an event loop: %v", got)
+	}
+	rc, a, n := f.pull(h)
+	if rc != code.Success || n == 0 || a.NextBeginOffset != 3 {
+		t.Fatal(rc, a, n)
+	}
+	h.QueueOffset = 3
+	for _, tag := range []string{"needle", "hay"} {
+		got := make(chan header.PullMessageResponse, 1)
+		go func() {
+			_, a, _ := f.pull(h)
+			got <- a
+		}()
+		for f.p.Holds.Len() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		f.put(tag)
+		if a := <-got; a.NextBeginOffset != h.QueueOffset+1 {
+			t.Error(tag, a)
+		}
+		h.QueueOffset++
 	}
 }
 

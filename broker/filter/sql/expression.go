@@ -2,6 +2,7 @@ package sql
 
 import (
 	"bytes"
+	"sync"
 
 	"github.com/gantrymq/gantry/codec/message"
 )
@@ -23,8 +24,9 @@ func (t Truth) String() string { return [...]string{"false", "true", "unknown", 
 type Expression struct {
 	text, tail string
 	root       *node
-	names      []string // of properties, by slot
-	lengths    uint64   // a bit for the length of each of the first maxSlots names, modulo 64
+	names      []string       // of properties, by slot
+	lengths    uint64         // a bit for the length of each name, modulo 64
+	rest       map[string]int // slots of the names behind the first maxSlots, nil if there are none
 }
 
 // String returns the text.
@@ -40,34 +42,49 @@ func (e *Expression) Match(props []byte) bool { return e.Evaluate(props) == True
 
 // Evaluate is Match that tells why not.
 func (e *Expression) Evaluate(props []byte) Truth {
-	v := view{names: e.names, props: props}
-	v.fill(e.lengths)
-	return e.root.truth(&v)
+	v := view{names: e.names[:min(len(e.names), maxSlots)]}
+	if e.rest == nil {
+		v.fill(e, props)
+		return e.root.truth(&v)
+	}
+	room := rooms.Get().(*[][]byte)
+	v.rest = append((*room)[:0], make([][]byte, len(e.rest))...)
+	v.fill(e, props)
+	t := e.root.truth(&v)
+	clear(v.rest)
+	*room = v.rest
+	rooms.Put(room)
+	return t
 }
 
-// maxSlots is the number of different properties that are looked up in one pass; each further one costs a pass for
-// each use.
+// maxSlots is the number of different properties that are found by comparing names; further ones are by a map.
 const maxSlots = 16
+
+// rooms are for the values of further properties.
+var rooms = sync.Pool{New: func() any { return new([][]byte) }}
 
 // view is one message during one evaluation.
 type view struct {
-	names []string
-	props []byte
+	names []string         // of the first slots
 	vals  [maxSlots][]byte // by slot, nil when missing
+	rest  [][]byte         // of the slots behind
 }
 
-// fill looks up the properties of the first slots. Of several with the same name the last counts.
-func (v *view) fill(lengths uint64) {
-	names := v.names[:min(len(v.names), maxSlots)]
-	for key, val := range message.All(v.props) {
-		if lengths>>(len(key)%64)&1 == 0 {
+// fill looks up the properties. Of several with the same name the last counts.
+func (v *view) fill(e *Expression, props []byte) {
+search:
+	for key, val := range message.All(props) {
+		if e.lengths>>(len(key)%64)&1 == 0 {
 			continue
 		}
-		for i, name := range names {
+		for i, name := range v.names {
 			if string(key) == name {
 				v.vals[i] = val
-				break
+				continue search
 			}
+		}
+		if slot, ok := e.rest[string(key)]; ok {
+			v.rest[slot-maxSlots] = val
 		}
 	}
 }
@@ -76,8 +93,7 @@ func (v *view) get(slot int) []byte {
 	if slot < maxSlots {
 		return v.vals[slot]
 	}
-	val, _ := message.Get(v.props, v.names[slot])
-	return val
+	return v.rest[slot-maxSlots]
 }
 
 type op uint8

@@ -27,8 +27,14 @@ func Compile(text string) (*Expression, error) {
 		return nil, err
 	}
 	e := &Expression{text: text, root: root, tail: text[tail:], names: p.names}
-	for _, name := range e.names[:min(len(e.names), maxSlots)] {
+	for slot, name := range e.names {
 		e.lengths |= 1 << (len(name) % 64)
+		if slot >= maxSlots {
+			if e.rest == nil {
+				e.rest = make(map[string]int, len(e.names)-maxSlots)
+			}
+			e.rest[name] = slot
+		}
 	}
 	return e, nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gantrymq/gantry/codec/message"
 )
@@ -201,6 +202,35 @@ func TestLimits(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestManyNames: what an expression costs does not grow with the product of its names and the message's properties.
+func TestManyNames(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("a = 'x'")
+	for i := range 50_000 {
+		fmt.Fprintf(&text, " OR a%d = 'x'", i)
+	}
+	e := compile(t, text.String())
+	var set strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&set, "other%d\x01value\x02", i)
+	}
+	began := time.Now()
+	for range 20 {
+		if got := e.Evaluate([]byte(set.String())); got != Unknown {
+			t.Fatal(got)
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("%v for 20 messages", took)
+	}
+	if !e.Match([]byte(set.String() + "a49999\x01y\x02a49999\x01x\x02")) {
+		t.Error("the last name is not found")
+	}
+	if e.Match([]byte(set.String() + "a49999\x01y\x02")) {
+		t.Error("a value is left from the message before")
 	}
 }
 
