@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 			func(b *flow) *command.Command {
 				w := b.dial(b.at.Broker)
 				n := w.ask(code.SendMessageV2, sendHeader("T", 0, ""), []byte("stored"))
-				w.answer(w.ask(code.GetMaxOffset, &header.GetMaxOffsetRequest{Topic: "T"}, nil)) // so it waits now
+				until(b.t, "the send waits for the log", func() bool { n, _ := b.store.Log().Waiting(); return n == 1 })
 				info := b.call(b.at.Broker, code.GetBrokerRuntimeInfo, nil, nil).Body
 				if !strings.Contains(string(info), `"sendThreadPoolQueueSize":"1"`) {
 					b.t.Errorf("the runtime table does not count it: %s", info)
@@ -158,6 +158,7 @@ func TestRefusals(t *testing.T) {
 			if a := slow.answer(n); a.Code != 0 {
 				t.Errorf("the one that was written: code %d %s", a.Code, a.Remark)
 			}
+			until(t, "nothing waits for the log", func() bool { n, _ := b.store.Log().Waiting(); return n == 0 })
 			if a, _ := b.send("T", 0, "last", ""); a.Code != 0 {
 				t.Errorf("afterwards: code %d %s", a.Code, a.Remark)
 			}
