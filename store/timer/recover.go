@@ -144,23 +144,31 @@ func (f *Files) misfit() (why string, err error) {
 		return "Java's snapshots of it may be newer (timerWheelSnapshotFlush)", err
 	}
 	first, end := f.series.Min(), f.end.Load()
-	looked := 0
+	looked, done := 0, 0
 	b := block{f: f}
 	latest := int64(0)
 	err = f.wheel.each(func(s Slot) bool {
-		if s.Time < f.check.ReadTime || s.Last < 0 {
+		if s.Last < 0 {
 			return true
 		}
-		latest = max(latest, s.Time)
-		f.setNum(s)
+		n := &looked
+		if s.Time < f.check.ReadTime {
+			// Of slots with another width all may seem to be done.
+			if n = &done; s.Last >= end {
+				return true
+			}
+		} else {
+			latest = max(latest, s.Time)
+			f.setNum(s)
+		}
 		if s.Last >= end {
 			why = fmt.Sprintf("slot %d points behind the end of the timer log", s.Time)
 			return false
 		}
-		if s.Last < first || looked == someSlots {
+		if s.Last < first || *n == someSlots {
 			return true
 		}
-		looked++
+		*n++
 		var u Unit
 		if raw, err := b.at(s.Last); err != nil || u.Decode(raw) != nil || f.wheel.floor(u.Time()) != s.Time {
 			why = fmt.Sprintf("slot %d points to something else in the timer log", s.Time)

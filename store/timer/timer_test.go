@@ -270,6 +270,33 @@ func create(name string) func(*testing.T, *vfs.Mem) {
 	return edit(name, os.O_RDWR|os.O_CREATE, func(f vfs.File) error { _, err := f.WriteAt([]byte("x"), 0); return err })
 }
 
+// With slots of another width the wheel is made anew, though all units that came last
+// are done.
+func TestOtherWidth(t *testing.T) {
+	for _, width := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
+		fs := vfs.NewMem()
+		o := options(t, fs)
+		o.Slots = 10_000
+		f := mustOpen(t, o)
+		put(t, f, unit(1, 500))
+		for n := int64(2); n < 100; n++ {
+			put(t, f, unit(n, n%7))
+		}
+		if err := errors.Join(f.Flush(base+10_000, 100), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		o.Precision = width
+		f = mustOpen(t, o)
+		s, ok, err := f.Next(base+10_000, base+1_000_000)
+		if err != nil || !ok || s.Time != f.Floor(base+500_000) {
+			t.Errorf("%v: %+v, %v, %v", width, s, ok, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Files of the log go when the commit log has left their records.
 func TestClean(t *testing.T) {
 	f := mustOpen(t, options(t, vfs.NewMem()))
