@@ -677,6 +677,46 @@ func TestHalfNamesAnother(t *testing.T) {
 	}
 }
 
+// With synchronous flush an end may come before the half, or the copy that was asked
+// for, is on disk: it is found all the same, as by the original.
+func TestEndBeforeFlush(t *testing.T) {
+	c := newClock()
+	faults := vfs.NewFaults(vfs.NewMem())
+	r := transactions(t, setup{dir: "/store", fs: faults, set: map[string]string{"flushDiskType": "SYNC_FLUSH"}}, c)
+	w := r.dial(r.at.Broker)
+	w.produce("p")
+	slow := func() (release chan struct{}) {
+		release = make(chan struct{})
+		faults.Add(vfs.Rule{Ops: vfs.OpSync, Path: "/commitlog/", Count: 1, Before: func(vfs.Op, string) { <-release }})
+		return release
+	}
+	end := func(h half, release chan struct{}) {
+		t.Helper()
+		time.AfterFunc(100*time.Millisecond, func() { close(release) })
+		if c := r.end(h, commit, false); c.Code != 0 {
+			t.Errorf("code %d %s", c.Code, c.Remark)
+		}
+	}
+	b := r.half("T", 0, "b", "")
+	release := slow()
+	a := r.half("T", 0, "a", "WAIT\x01false\x02")
+	end(a, release)
+	c.add(7 * time.Second)
+	release = slow()
+	checked := make(chan struct{})
+	go func() { r.halves.Check(r.now()); close(checked) }()
+	h, _ := w.asked()
+	if h.TranStateTableOffset == b.queue {
+		t.Errorf("%+v", h)
+	}
+	end(half{h.TranStateTableOffset, h.CommitLogOffset}, release)
+	<-checked
+	r.settle()
+	if got := texts(r.everything("T", 0)); got != "a b" {
+		t.Errorf("stored %q", got)
+	}
+}
+
 // A half with a time waits for that when it is committed, not before (fault F17).
 func TestHalfWithTime(t *testing.T) {
 	r := start(t, setup{set: map[string]string{"transactionCheckInterval": "1000000000"}})

@@ -135,6 +135,13 @@ func (e *end) find(mayWait bool) *refusal {
 	} else if !mayWait {
 		return inLane
 	} else {
+		// A copy that was asked for, or a half with WAIT=false, may not be visible yet:
+		// with synchronous flush what is not on disk is not.
+		if log, at := e.s.o.Store.Log(), e.hdr.CommitLogOffset; at >= log.Visible() && at < log.Written() {
+			if err := log.Flush(); err != nil {
+				return &refusal{code.SystemError, notFound.remark + ", it is not on disk: " + err.Error()}
+			}
+		}
 		var err error
 		if e.cold, err = e.s.o.Store.Read(e.hdr.CommitLogOffset, e.cold[:0]); err != nil {
 			return notFound
