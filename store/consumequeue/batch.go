@@ -12,7 +12,12 @@ import (
 type places struct {
 	begin atomic.Int64 // of the unit with message Min
 	end   atomic.Int64 // behind the last unit that readers may see
+	// fresh is where the units begin that this process has added, nil without any.
+	fresh atomic.Pointer[freshUnits]
 }
+
+// freshUnits are the place of a unit and the number of its first message.
+type freshUnits struct{ at, offset int64 }
 
 // Batch says that a unit of the queue may stand for several messages.
 func (q *Queue) Batch() bool { return q.batch != nil }
@@ -40,6 +45,7 @@ func (q *Queue) setEnd(at, reach int64) {
 		q.max.Store(at)
 		return
 	}
+	q.batch.fresh.Store(nil)
 	q.batch.end.Store(at)
 	q.max.Store(reach)
 }
@@ -109,6 +115,9 @@ func (r *unitReader) find(offset, lo int64) (int64, error) {
 	hi := r.q.batch.end.Load()
 	if offset >= to {
 		return hi, nil
+	}
+	if f := r.q.batch.fresh.Load(); f != nil && f.offset <= offset && f.at > lo && f.at < hi {
+		lo, from = f.at, f.offset // see Queue.Recent: what lies before may have to come from a disk
 	}
 	for guess := true; lo < hi; guess = !guess {
 		at := lo + (hi-lo)/2

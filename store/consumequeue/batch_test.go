@@ -215,6 +215,67 @@ lives:
 	}
 }
 
+// The search for a message that this process has added looks at no units from before: an
+// event loop may do it.
+func TestFindReadsNothingOld(t *testing.T) {
+	disk := vfs.NewMem()
+	m := &model{t: t, rnd: rand.New(rand.NewPCG(1, 1)), table: newBatchTable(disk)}
+	m.q = m.table.GetOrCreate("B", 0)
+	m.put(3*batchesPerFile + 5)
+	mustSync(t, m.table)
+	faults := vfs.NewFaults(disk)
+	table := openBatch(t, faults, 0)
+	q, _ := table.Get("B", 0)
+	from := q.Max()
+	for range 3 {
+		if o, _, err := table.Put(q, Unit{PhysicalOffset: m.physics, Size: 100, Offset: q.Max(), Count: 30_000}, 1); o != Added || err != nil {
+			t.Fatal(o, err)
+		}
+		table.EndRound()
+		m.physics += 1000
+	}
+	for range idleTicks + 2 {
+		table.Tick()
+	}
+	for i := range int64(3) { // the files before the last one
+		defer faults.Add(vfs.Rule{Ops: vfs.OpOpen | vfs.OpRead, Path: q.fileName(i * batchesPerFile), Err: os.ErrInvalid})()
+	}
+	for n := from; n < q.Max(); n += 777 {
+		if u, ok, err := q.Unit(n); !ok || err != nil || n < u.Offset || n >= u.Next() {
+			t.Fatalf("%d: %+v %v %v", n, u, ok, err)
+		}
+	}
+}
+
+// A reader that stands in a file that is removed this moment goes on at the minimum, and
+// not behind all messages.
+func TestFileEndOfExpired(t *testing.T) {
+	m := &model{t: t, rnd: rand.New(rand.NewPCG(2, 2)), table: newBatchTable(vfs.NewMem())}
+	m.q = m.table.GetOrCreate("B", 0)
+	m.put(2*batchesPerFile + 5)
+	if err := m.table.WriteOut(); err != nil {
+		t.Fatal(err)
+	}
+	for range idleTicks + 2 {
+		m.table.Tick()
+	}
+	c, err := m.q.From(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := m.units[batchesPerFile+3]
+	if n, err := m.table.Expire(m.q, first.Offset, 10); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	var one [1]Unit
+	if n, err := c.Read(one[:]); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	if got := m.q.FileEnd(0); got != first.Offset {
+		t.Errorf("a reader goes on at %d, want %d", got, first.Offset)
+	}
+}
+
 // Numbers that are missing get a unit that readers step over.
 func TestFillBatches(t *testing.T) {
 	disk := vfs.NewMem()

@@ -105,9 +105,13 @@ func (q *Queue) Attachment() any {
 }
 
 // FileEnd is the offset behind the last message that the file of message n holds;
-// of a queue of batches, where only a Cursor can tell, that of the queue.
+// of a queue of batches, where only a Cursor can tell, that of the queue, but for a
+// message that has expired: then it is the minimum.
 func (q *Queue) FileEnd(n int64) int64 {
 	if q.batch != nil {
+		if first := q.min.Load(); n < first {
+			return first
+		}
 		return q.max.Load()
 	}
 	return q.fileEnd(n)

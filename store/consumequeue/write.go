@@ -98,6 +98,9 @@ func (t *Table) warmUp(q *Queue) *warm {
 	q.warm = w
 	q.mu.Unlock()
 	t.warm = append(t.warm, q)
+	if b := q.batch; b != nil && b.fresh.Load() == nil {
+		b.fresh.Store(&freshUnits{next, w.reach})
+	}
 	return w
 }
 
