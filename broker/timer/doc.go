@@ -47,7 +47,8 @@
 //
 // A record the timers cannot use (a plain message in their topic, one that has left
 // the log) is passed over, counted and logged. One that the disk does not give is
-// tried again each second, and delays no other. A put that fails is tried again from
+// tried again each second. When it is due that delays no other; before it is in the
+// timer log those behind it wait, and after five minutes it is given up. A put that fails is tried again from
 // the message that failed.
 //
 // The progress is two numbers: the queue offset of the first message that is not in

@@ -19,6 +19,10 @@ type arrival struct {
 	deletes string // the key of a recall
 }
 
+// mostReads is how often a message is tried to be read, once a second, before it is
+// given up.
+const mostReads = 300
+
 // enqueue enters messages that have come to rmq_sys_wheel_timer in the timer log and
 // wheel, a batch at most.
 func (s *Service) enqueue(now time.Time) (work bool, wait time.Duration) {
@@ -50,8 +54,18 @@ func (s *Service) enqueue(now time.Time) (work bool, wait time.Duration) {
 	}
 	to, err := s.look(from, s.units[:n], now)
 	if err != nil && to == from {
-		s.failed("a timed message cannot be read", err)
-		return false, readAgainAfter
+		if s.unread.at != from || s.unread.tries == 0 {
+			s.unread.at, s.unread.tries = from, 0
+		}
+		if s.unread.tries++; s.unread.tries < mostReads {
+			s.failed("a timed message cannot be read", err)
+			return false, readAgainAfter
+		}
+		// One bad sector must not hold up all timers for ever.
+		s.unread.tries = 0
+		s.pass(s.units[0].PhysicalOffset, err.Error())
+		s.next.Store(from + 1)
+		return true, 0
 	}
 	full, err := s.files.Put(s.entering, s.readTime.Load())
 	if err != nil {

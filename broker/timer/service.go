@@ -92,7 +92,8 @@ type Service struct {
 	key      []byte
 	entering []timer.Unit
 	fresh    []arrival
-	failing  string // the last try failed like this: said once
+	failing  string                    // the last try failed like this: said once
+	unread   struct{ at, tries int64 } // the message that cannot be entered because the disk does not give it
 
 	rescue  rescue
 	lastBad atomic.Int64 // when the last message that was given up was logged, ms

@@ -149,6 +149,29 @@ func TestBadRecords(t *testing.T) {
 	}
 }
 
+// A record that the disk does not give holds up those behind it for some minutes only.
+func TestUnreadable(t *testing.T) {
+	disk := vfs.NewFaults(vfs.NewMem())
+	f := open(t, setup{fs: disk})
+	f.put(timedAt("bad", base+400_000), timedAt("good", base+500_000))
+	f.stopped()
+	f = open(t, setup{fs: disk, clock: f.clock})
+	stop := disk.Add(vfs.Rule{Ops: vfs.OpRead, Path: "/commitlog/", Err: errors.New("bad sector")})
+	f.to(60_000)
+	if s := f.Stats(); s.Passed != 0 || s.Enqueued != 0 || f.next.Load() != 0 {
+		t.Fatalf("%+v", s)
+	}
+	for f.next.Load() == 0 && f.clock.ms.Load() < base+330_000 {
+		f.to(f.clock.ms.Load() - base + 1000)
+	}
+	stop()
+	f.to(600_000)
+	f.came("good@500000")
+	if s := f.Stats(); s.Passed != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // B081 (apache/rocketmq#6984): the fifth of ten deliveries fails once; none comes twice.
 func TestOnlyTheFailedAgain(t *testing.T) {
 	disk := vfs.NewFaults(vfs.NewMem())
