@@ -24,6 +24,9 @@ type diskGuard struct {
 	// Ends of the log: from look on it is measured again, from limit on nothing
 	// is taken before that.
 	look, limit atomic.Int64
+	// spare is the end of the log up to which drafts that free space (Draft.Frees) are
+	// taken all the same.
+	spare atomic.Int64
 }
 
 // watchEvery is how often the disk is measured when nothing is written.
@@ -41,10 +44,18 @@ func newDiskGuard(s *Store) *diskGuard {
 
 // admit says why drafts cannot be stored, nil if they can.
 func (g *diskGuard) admit(ds []*Draft) error {
-	if p := g.full.Load(); p != nil {
-		return *p
-	}
 	written := g.s.commitLog.Written()
+	if p := g.full.Load(); p != nil {
+		for _, d := range ds {
+			if written += int64(len(d.Records)); !d.Frees {
+				return *p
+			}
+		}
+		if written > g.spare.Load() {
+			return *p
+		}
+		return nil
+	}
 	if written < g.look.Load() {
 		return nil
 	}
@@ -91,6 +102,9 @@ func (g *diskGuard) measure() {
 	if p.Full(disk.Usage, was) || disk.left < leastLook {
 		err := fmt.Errorf("the broker's disk is full [CL: %5.2f CQ: %5.2f INDEX: %5.2f]: messages are refused above %.2f (diskSpaceWarningLevelRatio), until %.2f (diskSpaceCleanForciblyRatio) is reached",
 			disk.Log, disk.Queues, disk.Queues, p.Warning, p.Forcible)
+		if !was { // what is taken from now on is counted from here
+			g.spare.Store(written + disk.free/4)
+		}
 		g.full.Store(&err)
 		if !was {
 			s.log.Error("messages are refused, reading goes on", zap.Error(err), zap.Int64("bytesFree", disk.free))

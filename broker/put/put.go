@@ -45,6 +45,8 @@ type Message struct {
 	Timed bool
 	// Wait: with synchronous flush the message is done when it is on disk.
 	Wait bool
+	// Frees: see store.Draft.
+	Frees bool
 	// Done, which may be nil, is called once, on the goroutine that wrote or
 	// flushed: it must not block. Draft has the outcome.
 	Done func(*Message)
@@ -198,7 +200,7 @@ func (w *Writer) prepare(m *Message, b []byte) ([]byte, error) {
 		r.StoreHost = w.o.StoreHost
 	}
 	r.CRCTail = w.crcTail.Load()
-	m.Draft = store.Draft{NoWait: !m.Wait, Done: m}
+	m.Draft = store.Draft{NoWait: !m.Wait, Frees: m.Frees, Done: m}
 	n := len(b)
 	b, err := Append(b, r, &m.ended)
 	if err != nil {

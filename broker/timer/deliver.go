@@ -213,6 +213,7 @@ func (s *Service) recalled(sl *slot, t *timed) bool {
 // fill makes the message that is stored for one that is due.
 func (s *Service) fill(m *put.Message, t *timed, e *entry, ms int64) {
 	before := len(s.props)
+	m.Frees = true // a file is kept for what is due, see Rescue
 	m.Record = message.Record{
 		Flag: t.Flag, SysFlag: t.SysFlag, ReconsumeTimes: t.ReconsumeTimes,
 		BornTimestamp: t.BornTimestamp, BornHost: t.BornHost, StoreHost: t.StoreHost, Body: t.Body,

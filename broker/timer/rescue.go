@@ -168,7 +168,7 @@ func (c *rescuer) move(to int64) {
 			s.pass(u.Physical, why)
 			continue
 		}
-		m := new(put.Message)
+		m := &put.Message{Frees: true}
 		e := entry{magic: u.Magic | timer.Roll, writeTime: u.WriteTime}
 		before := len(c.props)
 		m.Record = t.Record

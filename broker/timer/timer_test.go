@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gantrymq/gantry/broker/put"
 	"github.com/gantrymq/gantry/codec/message"
 	"github.com/gantrymq/gantry/store/retention"
 	"github.com/gantrymq/gantry/store/timer"
@@ -532,6 +533,44 @@ func TestRescuePowerFailure(t *testing.T) {
 		}
 		f.stopped()
 	}
+}
+
+// A full disk, on which no message is taken, does not keep the files in which timed
+// messages wait: what is due is delivered, the rest is stored again, and they go.
+func TestRescueOnFullDisk(t *testing.T) {
+	policy := retention.Default()
+	policy.LogPause, policy.QueuePause = 0, 0
+	clock := newClock()
+	mem := vfs.NewMem()
+	mem.Now = clock.now
+	f := open(t, setup{fs: mem, clock: clock, segment: 8 << 10, policy: &policy})
+	f.put(timedAt("a", base+300_000), timedAt("due", base+1500))
+	filler := raw(strings.Repeat("x", 3000))
+	filler.Record.Topic = []byte("Other")
+	for range 20 {
+		f.put(filler)
+	}
+	f.to(1400)
+	mem.SetUsage(1<<40, 1<<36) // 93.75 %
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if ok, _ := f.store.Writeable(); !ok {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the disk is not full")
+		}
+	}
+	if f.writer.Store([]*put.Message{filler}) != 0 {
+		t.Fatal("a message was taken")
+	}
+	f.to(3000)
+	f.came("due@1500")
+	f.store.Clean()
+	if f.store.Log().Min() == 0 {
+		t.Error("nothing was deleted")
+	}
+	f.to(400_000)
+	f.came("a@300000")
 }
 
 // Timers that are never used make no file, and sleep.

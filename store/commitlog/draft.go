@@ -114,6 +114,9 @@ type Draft struct {
 	// Expires: a client waits for it and is better told to come again than to
 	// wait long, see Limits. The drafts of one Append are all of one kind.
 	Expires bool
+	// Frees: a file of the log can be deleted when this is stored. The store takes it
+	// on a disk that is full for others, up to a quarter of what is free then.
+	Frees bool
 
 	// Fix, if set, runs in the leader before the draft gets its place, with
 	// QueueOffset and StoreTimestamp set. It may replace Records, also by
