@@ -175,8 +175,11 @@ func (s *Series) write() error {
 // open opens a file for writing and creates it if it is behind the last one.
 func (s *Series) open(start int64) (vfs.File, error) {
 	t := s.table
-	if last := s.last.Load(); start <= last {
-		return t.o.FS.Open(s.name(start), os.O_RDWR)
+	last := s.last.Load()
+	if start <= last {
+		if f, err := t.o.FS.Open(s.name(start), os.O_RDWR); !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
 	} else if last != noFile {
 		// Of the files only the last one may be short after a crash: neither broker
 		// would start.
@@ -198,7 +201,7 @@ func (s *Series) open(start int64) (vfs.File, error) {
 	if s.first.Load() == noFile {
 		s.first.Store(start)
 	}
-	s.last.Store(start)
+	s.last.Store(max(last, start))
 	return f, nil
 }
 

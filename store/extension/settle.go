@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -35,6 +36,9 @@ func (s *Series) Settle(address int64, has bool) error {
 		if end, err = s.scan(last); err != nil {
 			return fmt.Errorf("look for the end of extended units: %w", err)
 		}
+	}
+	if room := size - end%size; room < 2 { // damaged: not even the mark of the end fits in
+		end += room
 	}
 	if err := s.cut(end); err != nil {
 		return fmt.Errorf("cut extended units: %w", err)
@@ -82,7 +86,7 @@ func (s *Series) cut(end int64) error {
 		return nil
 	}
 	for ; last >= first && last > end; last -= o.FileSize {
-		if err := o.FS.Remove(s.name(last)); err != nil {
+		if err := o.FS.Remove(s.name(last)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if last == first {
@@ -97,6 +101,9 @@ func (s *Series) cut(end int64) error {
 		return nil
 	}
 	f, err := o.FS.Open(s.name(start), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) { // one in the middle was missing; open makes it
+		return nil
+	}
 	if err != nil {
 		return err
 	}
