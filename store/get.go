@@ -242,6 +242,10 @@ func (s *Store) scan(r *Result, q *consumequeue.Queue, from int64, limits Limits
 				if g.full(u, logEnd-u.PhysicalOffset <= memory) {
 					return g.finish()
 				}
+				if u.Offset >= r.Max && r.NextBegin < scanEnd { // damaged: what was added meanwhile follows without a gap
+					s.wrongUnit(*u)
+					continue
+				}
 				if u.Offset >= scanEnd {
 					if r.Count == 0 && u.Offset < r.Max { // Java's queues of batches may lack offsets
 						r.NextBegin = max(r.NextBegin, u.Offset)

@@ -14,6 +14,7 @@ func TestBatchesWithHolesAndDamage(t *testing.T) {
 	for name, change := range map[string]func(units []byte){
 		"hole":   func(b []byte) { binary.BigEndian.PutUint64(b[2*46+28:], 100_000) },
 		"zeroed": func(b []byte) { clear(b[46 : 2*46]) },
+		"beyond": func(b []byte) { binary.BigEndian.PutUint64(b[46+28:], 1<<50) },
 		"less":   func(b []byte) { binary.BigEndian.PutUint16(b[46+36:], 0x8000) },
 	} {
 		for _, hot := range []bool{false, true} {
@@ -55,7 +56,7 @@ func TestBatchesWithHolesAndDamage(t *testing.T) {
 				if at != q.Max() {
 					t.Errorf("the reader stays at %d, the queue ends at %d", at, q.Max())
 				}
-				if want := map[string]int{"hole": 30, "zeroed": 20}[name]; seen < want {
+				if want := map[string]int{"hole": 30, "zeroed": 20, "beyond": 20}[name]; seen < want {
 					t.Errorf("%d messages, want %d", seen, want)
 				}
 			})
