@@ -41,8 +41,9 @@ type Manager struct {
 	mu     sync.Mutex
 	logs   []func() // lines to be written after mu is given back
 
-	texts atomic.Pointer[names.Map[*Data]] // of pulls
-	tails atomic.Int64
+	texts     atomic.Pointer[names.Map[*Data]] // of pulls
+	textBytes atomic.Int64                     // of texts, about
+	tails     atomic.Int64
 }
 
 // New makes an empty Manager.
@@ -123,6 +124,8 @@ func (m *Manager) Check(text string) error {
 const (
 	mostTexts    = 1000 // that are kept compiled for pulls that bring their own
 	cachedLength = 4096 // of the longest of them
+
+	mostTextBytes = 512 << 10 // of all; compiled they take up to sixty times that
 )
 
 // Compile returns the expression of a pull, which is not kept but as text.
@@ -138,9 +141,10 @@ func (m *Manager) Compile(text []byte) (*Data, error) {
 	d := &Data{expr: e}
 	d.born.Store(never)
 	if len(text) <= cachedLength {
-		if known.Len() >= mostTexts {
+		if known.Len() >= mostTexts || m.textBytes.Add(int64(len(text))) > mostTextBytes {
 			known = names.New[*Data]()
 			m.texts.Store(known)
+			m.textBytes.Store(int64(len(text)))
 		}
 		known.Set(e.String(), d)
 	}

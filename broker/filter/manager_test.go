@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"slices"
@@ -308,6 +309,18 @@ func TestTexts(t *testing.T) {
 		}
 		if n := f.texts.Load().Len(); n > mostTexts {
 			t.Fatalf("%d texts", n)
+		}
+	}
+	for i := range 2 * mostTexts {
+		if _, err := f.Compile(fmt.Appendf(nil, "a = %d%s", i, strings.Repeat(" ", cachedLength-20))); err != nil {
+			t.Fatal(err)
+		}
+		bytes := 0
+		for text := range f.texts.Load().All() {
+			bytes += len(text)
+		}
+		if bytes > mostTextBytes {
+			t.Fatalf("%d bytes of texts", bytes)
 		}
 	}
 	if _, err := f.Compile([]byte("a = '" + strings.Repeat("x", longestText) + "'")); err == nil {
