@@ -18,7 +18,7 @@ build: ## bin/gantry, and beside it the scripts with RocketMQ's names
 run: build ## name server and broker in one process, store in ./data
 	./bin/gantry standalone --store ./data
 
-test: deps build lint unit alloc examples integration compat official ## everything CI runs, at most 45 minutes
+test: deps build lint unit alloc examples integration compat official ## everything CI runs, at most 65 minutes
 
 deps: ## Go modules, Maven artifacts, and on Debian a JDK, Maven and gcc when missing
 	$(SUITE) modules 300 $(GO) mod download
@@ -39,13 +39,13 @@ examples: deps ## the first messages of the README compile
 		javac -proc:none -d target/classes -cp '../../$(JARS)/client-5.5.0/*' src/main/java/*.java"
 
 integration: build ## our processes as processes: crash, lock, store swap, source tree rules
-	$(SUITE) integration 400 $(GO) test -count=1 ./integration/...
+	$(SUITE) integration 600 $(GO) test -count=1 -timeout 20m ./integration/...
 
 compat: build ## real clients and the Java servers; writes compat/MATRIX.md
-	$(SUITE) compat 720 $(GO) test -count=1 $$($(GO) list ./compat/... | grep -v compat/official)
+	$(SUITE) compat 1200 $(GO) test -count=1 -timeout 25m $$($(GO) list ./compat/... | grep -v compat/official)
 
 official: build ## RocketMQ's own integration tests against Gantry (a part; all of them in stress); writes into compat/MATRIX.md
-	$(SUITE) official 480 $(GO) test -count=1 -timeout 16m ./compat/official/...
+	$(SUITE) official 600 $(GO) test -count=1 -timeout 16m ./compat/official/...
 
 bench: build ## Gantry beside the Java broker, one table of ratios (about 5 minutes)
 	./bin/gantry bench compare --java-lib $(JARS)/server-5.5.0

@@ -25,7 +25,7 @@ var (
 // TestRandomOperations performs random episodes with the Java broker and Gantry side by side until the time is over, and
 // compares their stores in the end.
 func TestRandomOperations(t *testing.T) {
-	long, seed := 40*time.Second, uint64(1)
+	long, seed := time.Minute, uint64(1)
 	if os.Getenv("GANTRY_STRESS") != "" {
 		long, seed = 10*time.Minute, uint64(time.Now().UnixMilli()%1e9)
 	}
