@@ -261,9 +261,10 @@ func (s *side) forget(n int, as string) {
 	maps.DeleteFunc(s.given, func(k string, _ place) bool { return as != "" && (k == as || strings.HasPrefix(k, as+"_")) })
 }
 
-// settle waits until the broker's queues and indexes have all that its log has.
+// settle waits until the broker's queues and indexes have all that its log has. Java's now and then cannot say it while
+// topics are made.
 func (s *side) settle(ctx context.Context) error {
-	for {
+	for began := time.Now(); ; {
 		f, err := s.ours.Call(ctx, s.ours.New(28, nil, nil))
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
@@ -271,10 +272,14 @@ func (s *side) settle(ctx context.Context) error {
 		if behind.Match(f.Body) {
 			return nil
 		}
+		pause := 200 * time.Microsecond
 		if !behindAny.Match(f.Body) {
-			return fmt.Errorf("%s does not say how far its queues are: %.300s", s.name, f.Body)
+			if time.Since(began) > patience {
+				return fmt.Errorf("%s does not say how far its queues are: code %d %s %.300s", s.name, f.Code, f.Remark, f.Body)
+			}
+			pause = 50 * time.Millisecond
 		}
-		time.Sleep(200 * time.Microsecond)
+		time.Sleep(pause)
 	}
 }
 

@@ -3,7 +3,9 @@ package differential
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -291,7 +293,10 @@ var tables = map[string][]string{
 func (st *stored) readTables(dir string) error {
 	for file, names := range tables {
 		b, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // nothing has been stored in it
+			continue
+		case err != nil:
 			return err
 		}
 		strict, err := fastjson.Normalize(b)
