@@ -14,7 +14,7 @@ import (
 
 var (
 	seedFlag   = flag.Uint64("seed", 0, "the seed of the first episode; 0: 1, with GANTRY_STRESS=1 drawn from the time")
-	timeFlag   = flag.Duration("for", 0, "how long to go on; 0: 40 s, with GANTRY_STRESS=1 ten minutes")
+	timeFlag   = flag.Duration("for", 0, "how long to go on; 0: a minute, with GANTRY_STRESS=1 ten minutes")
 	sizeFlag   = flag.Int("ops", 400, "operations of an episode")
 	moreFlag   = flag.Int("differences", 1, "how many differences end the run")
 	shrinkFlag = flag.Duration("shrink", time.Minute, "how long to make the operations before a difference fewer")
@@ -26,7 +26,8 @@ var (
 // compares their stores in the end.
 func TestRandomOperations(t *testing.T) {
 	long, seed := time.Minute, uint64(1)
-	if os.Getenv("GANTRY_STRESS") != "" {
+	stress, forgiven := os.Getenv("GANTRY_STRESS") != "", ""
+	if stress {
 		long, seed = 10*time.Minute, uint64(time.Now().UnixMilli()%1e9)
 	}
 	if *seedFlag != 0 {
@@ -60,9 +61,16 @@ func TestRandomOperations(t *testing.T) {
 		if err == nil {
 			continue
 		}
+		d := (*Difference)(nil)
+		if errors.As(err, &d) && !stress && forgiven == "" && !b.Again(ctx, d, ops) {
+			// As in the official suite one is tried again and reported: much of what Java answers depends on the moment.
+			forgiven = err.Error()
+			t.Logf("once, and not when it was tried again: %s", forgiven)
+			continue
+		}
 		n++
 		t.Error(err)
-		if d := (*Difference)(nil); errors.As(err, &d) {
+		if d != nil {
 			t.Logf("the shortest way there:\n%s", Scripts(b.Shrink(ctx, d, ops, *shrinkFlag)))
 		}
 	}

@@ -34,6 +34,12 @@ func (b *Brokers) Shrink(ctx context.Context, d *Difference, ops []Op, limit tim
 	return ops
 }
 
+// Again performs the operations up to a difference once more and tells whether there is one again, of whatever kind.
+func (b *Brokers) Again(ctx context.Context, d *Difference, ops []Op) bool {
+	_, err := b.Perform(ctx, d.Seed, ops[:d.Index+1], map[string]int{})
+	return err != nil
+}
+
 // without leaves out operations, and with each the others of its unit, but not the last one.
 func without(ops []Op, from, to int) []Op {
 	last := len(ops) - 1
