@@ -217,11 +217,11 @@ func (g *generator) badSend() {
 	g.add(g.sendOp(f, body))
 }
 
-// sendDelayed sends to the topic that is read at rest only.
+// sendDelayed sends to the topic that is read at rest only, never at once: DELAY is not the value of a nameless property.
 func (g *generator) sendDelayed() {
 	level := pick(g, "1", "2", "3", "4", "5", "9", "18", "19", "100", "2147483647")
-	f := g.sendFields(delayed, g.someQueue(), g.properties()+"DELAY\x01"+level+"\x02")
-	if f["f"] == "4" || f["f"] == "12" || f["f"] == "13" { // not delayed then
+	f := g.sendFields(delayed, g.someQueue(), strings.TrimSuffix(g.properties(), "\x01")+"DELAY\x01"+level+"\x02")
+	if f["f"] == "4" || f["f"] == "12" || f["f"] == "13" {                                                         // not delayed then
 		f["f"] = "0"
 	}
 	g.add(g.sendOp(f, g.body()))
