@@ -221,7 +221,7 @@ func (g *generator) badSend() {
 func (g *generator) sendDelayed() {
 	level := pick(g, "1", "2", "3", "4", "5", "9", "18", "19", "100", "2147483647")
 	f := g.sendFields(delayed, g.someQueue(), strings.TrimSuffix(g.properties(), "\x01")+"DELAY\x01"+level+"\x02")
-	if f["f"] == "4" || f["f"] == "12" || f["f"] == "13" {                                                         // not delayed then
+	if f["f"] == "4" || f["f"] == "12" || f["f"] == "13" { // not delayed then
 		f["f"] = "0"
 	}
 	g.add(g.sendOp(f, g.body()))
