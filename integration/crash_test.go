@@ -66,6 +66,20 @@ func javaOn(home, store string) crashBroker {
 	}
 }
 
+// openers open a store with Gantry's and with Java's broker, and return what stops it in the time that is due to each.
+func openers(ctx context.Context, t *testing.T, store string, settings func() map[string]string) (gantry, java func() (*life, func() error)) {
+	opener := func(start crashBroker, limit time.Duration) func() (*life, func() error) {
+		return func() (*life, func() error) {
+			b, err := start(ctx, settings())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b, func() error { return b.Stop(limit) }
+		}
+	}
+	return opener(gantryOn(store), 20*time.Second), opener(javaOn(t.TempDir(), store), 30*time.Second)
+}
+
 func TestKillNine(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()

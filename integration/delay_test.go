@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/compat/frames"
-	"github.com/gantrymq/gantry/compat/javaserver"
 	"github.com/gantrymq/gantry/compat/toolchain"
 )
 
@@ -79,10 +78,15 @@ func sendLateWindow(ctx context.Context, c *frames.Conn, level, from, to int) er
 		}
 		bytes = append(bytes, b...)
 	}
-	if _, err := c.Write(bytes); err != nil {
+	return sendAll(ctx, c, bytes, to-from)
+}
+
+// sendAll writes so many requests at once, and wants success for each.
+func sendAll(ctx context.Context, c *frames.Conn, requests []byte, count int) error {
+	if _, err := c.Write(requests); err != nil {
 		return err
 	}
-	for range to - from {
+	for range count {
 		if r, err := c.Receive(ctx); err != nil || r.Code != 0 {
 			return fmt.Errorf("answered %d %s: %w", r.Code, r.Remark, err)
 		}
@@ -364,22 +368,7 @@ func TestDelayedSwap(t *testing.T) {
 	const levels, each = "5s 5s 5s 5s 9m", 50
 	settings := func() map[string]string { return lateSettings(levels) }
 	store := t.TempDir()
-	gantry := func() (*life, func() error) {
-		b, err := gantryOn(store)(ctx, settings())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b, func() error { return b.Stop(20 * time.Second) }
-	}
-	java := func() (*life, func() error) {
-		s := settings()
-		s["storePathRootDir"] = store
-		b, err := javaserver.StartBroker(ctx, javaserver.V5, t.TempDir(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &life{Process: b.Process, addr: b.Addr}, b.Stop
-	}
+	gantry, java := openers(ctx, t, store, settings)
 	sent := 0
 	var broker *life
 	var stop func() error

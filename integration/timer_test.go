@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/compat/frames"
-	"github.com/gantrymq/gantry/compat/javaserver"
 	"github.com/gantrymq/gantry/compat/toolchain"
 )
 
@@ -59,15 +58,7 @@ func sendTimedWindow(ctx context.Context, c *frames.Conn, from, to int, at func(
 		}
 		bytes = append(bytes, b...)
 	}
-	if _, err := c.Write(bytes); err != nil {
-		return err
-	}
-	for range to - from {
-		if r, err := c.Receive(ctx); err != nil || r.Code != 0 {
-			return fmt.Errorf("answered %d %s: %w", r.Code, r.Remark, err)
-		}
-	}
-	return nil
+	return sendAll(ctx, c, bytes, to-from)
 }
 
 // timedOf reads a body.
@@ -267,32 +258,20 @@ func TestTimerSwap(t *testing.T) {
 		return s
 	}
 	store := t.TempDir()
-	gantry := func() *life {
-		b, err := gantryOn(store)(ctx, settings())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	java := func() *life {
-		s := settings()
-		s["storePathRootDir"] = store
-		b, err := javaserver.StartBroker(ctx, javaserver.V5, t.TempDir(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &life{Process: b.Process, addr: b.Addr}
-	}
+	gantry, java := gantryOn(store), javaOn(t.TempDir(), store)
 	sent, clean := 0, 0 // messages sent, and those that were due before anything was killed
 	var dueBy int64
 	var broker *life
 	turns := []struct {
 		name  string
-		start func() *life
+		start crashBroker
 		kill  bool
 	}{{"Gantry", gantry, false}, {"Java", java, false}, {"Gantry", gantry, false}, {"Gantry", gantry, true}, {"Java", java, true}, {"Gantry", gantry, false}}
 	for i, turn := range turns {
-		broker = turn.start()
+		var err error
+		if broker, err = turn.start(ctx, settings()); err != nil {
+			t.Fatal(err)
+		}
 		defer func(b *life) { b.Kill() }(broker)
 		if i == 0 {
 			if err := lateTopicThere(ctx, broker.addr); err != nil {
@@ -305,7 +284,6 @@ func TestTimerSwap(t *testing.T) {
 		dueBy = now + 15_000
 		sent += each
 		time.Sleep(4 * time.Second)
-		var err error
 		switch {
 		case i == len(turns)-1:
 			continue

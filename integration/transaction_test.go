@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gantrymq/gantry/compat/frames"
-	"github.com/gantrymq/gantry/compat/javaserver"
 	"github.com/gantrymq/gantry/compat/toolchain"
 )
 
@@ -130,22 +129,7 @@ func TestTransactionSwap(t *testing.T) {
 	defer cancel()
 	const each = 60
 	store := t.TempDir()
-	gantry := func() (*life, func() error) {
-		b, err := gantryOn(store)(ctx, tradeSettings())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b, func() error { return b.Stop(20 * time.Second) }
-	}
-	java := func() (*life, func() error) {
-		s := tradeSettings()
-		s["storePathRootDir"] = store
-		b, err := javaserver.StartBroker(ctx, javaserver.V5, t.TempDir(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &life{Process: b.Process, addr: b.Addr}, b.Stop
-	}
+	gantry, java := openers(ctx, t, store, tradeSettings)
 	var open []string // what the turn before has left
 	want, extra := map[string]int{}, map[string]int{}
 	for turn, start := range []func() (*life, func() error){gantry, java, gantry, java} {

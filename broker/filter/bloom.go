@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/gantrymq/gantry/codec/settings"
+	"github.com/gantrymq/gantry/store/extension"
 )
 
 // bloom is the size of the bit maps. It depends on settings, and whoever changes
@@ -19,9 +20,6 @@ type bloom struct {
 
 // ErrBloom is wrapped by the error for settings without a bloom filter.
 var ErrBloom = errors.New("no bloom filter can be made")
-
-// longestBits is what an extended unit has room for.
-const longestBits = (math.MaxInt16 - 20) * 8
 
 // CheckSettings refuses values with which no bit map can be made.
 func CheckSettings(s *settings.Set) error {
@@ -42,7 +40,7 @@ func newBloom(percent, groups int) (bloom, error) {
 	k := int(math.Ceil(math.Log(rate) / math.Log(0.5)))
 	m := math.Ceil(float64(groups) * (math.Log(1/rate) / math.Log(2)) * (math.Log(math.E) / math.Log(2)))
 	m = 8 * math.Ceil(m/8)
-	if m > longestBits {
+	if m > 8*extension.MaxBits {
 		return bloom{}, fmt.Errorf("expectConsumerNumUseFilter=%d, maxErrorRateOfBloomFilter=%d: %w, the bit map would not fit into a unit", groups, percent, ErrBloom)
 	}
 	return bloom{m: int(m), k: k}, nil
